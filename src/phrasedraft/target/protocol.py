@@ -63,6 +63,10 @@ class TargetSequence(Protocol):
         """Keep the rows of the last verified tree on `path` (root first) in the cache; the rest leave it."""
         ...
 
+    def support_for(self, num_nodes: int) -> Support:
+        """What a pass over `num_nodes` nodes can check exactly from here: a window may be full, say."""
+        ...
+
     def crop(self, num_tokens: int) -> bool:
         """Forget all but the first `num_tokens` tokens; False, with nothing changed, where the cache cannot."""
         ...

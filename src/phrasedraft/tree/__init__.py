@@ -1,1 +1,1 @@
-"""TODO."""
+"""Draft trees: their shape, how they grow, who sees whom in them."""

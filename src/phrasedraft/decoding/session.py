@@ -1,0 +1,49 @@
+"""A conversation's place in the target's cache, kept from one turn to the next."""
+
+from collections.abc import Sequence
+
+from phrasedraft.target.features import FeatureSpec
+from phrasedraft.target.protocol import Target, TargetSequence
+
+
+class Session:
+    """The tokens that are in the target's cache, so that a next prompt that begins with them reads only the rest.
+
+    A session is settled between passes. One that was left in the middle of a pass, by an error or an interrupt, starts
+    afresh at its next prompt.
+    """
+
+    def __init__(self, target: Target, features: FeatureSpec) -> None:
+        self._target = target
+        self._features = features
+        self._sequence = target.start(features)
+        self._text: list[int] = []
+        self._is_settled = True
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """How many tokens of the conversation are in the cache."""
+        return self._sequence.num_cached_tokens if self._is_settled else 0
+
+    def open(self, prompt: Sequence[int]) -> tuple[TargetSequence, list[int]]:
+        """The sequence, cut back to what it shares with `prompt`, and the tokens it still has to read (one or more)."""
+        shared = 0
+        for cached, token in zip(self._text[: self.num_cached_tokens], prompt[:-1], strict=False):
+            if cached != token:
+                break
+            shared += 1
+        if not self._is_settled or not self._sequence.crop(shared):
+            self._sequence = self._target.start(self._features)
+            shared = 0
+        self._text = list(prompt)
+        self._is_settled = False
+        return self._sequence, list(prompt[shared:])
+
+    def unsettle(self) -> None:
+        """A pass begins: until it is settled, the cache holds more than the text."""
+        self._is_settled = False
+
+    def settle(self, committed: Sequence[int]) -> None:
+        """A pass ended with `committed`; the cache now holds every token of the text but the last."""
+        self._text.extend(committed)
+        self._is_settled = True

@@ -1,0 +1,130 @@
+"""The cache of one sequence: the only module that knows how transformers keeps keys, values and states.
+
+What it knows (transformers 5.16 to 5.24): the forward keyword is `cache` or, before 5.24, `past_key_values`;
+`DynamicCache(config=...)` creates a layer object per layer, of a kind that tells what can be undone: plain attention
+layers keep every row, window layers forget rows beyond their window unless `activate_past_recording()` was called
+before, recurrent layers hold one state that cannot be taken back and has to be copied; `crop` takes negative counts.
+"""
+
+import copy
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
+from phrasedraft.errors import TargetError
+from phrasedraft.target.protocol import Support
+
+
+def cache_keyword(model: PreTrainedModel) -> str:
+    """The name under which the model's `forward` takes its cache."""
+    parameters = inspect.signature(model.forward).parameters
+    for name in ("cache", "past_key_values", "cache_params"):
+        if name in parameters:
+            return name
+    raise TargetError(
+        f"`{type(model).__name__}.forward` takes none of `cache`, `past_key_values`, `cache_params`",
+        hint="phrasedraft drafts for decoder-only models with a transformers cache",
+    )
+
+
+class SequenceCache:
+    """A transformers cache that can keep some of the rows of the last pass and drop the rest."""
+
+    def __init__(self, model: PreTrainedModel, existing: DynamicCache | None = None) -> None:
+        self._keyword = cache_keyword(model)
+        self._cache = DynamicCache(config=model.config) if existing is None else existing
+        self._length = 0 if existing is None else existing.get_seq_length()
+        self._windows = [layer for layer in self._cache.layers if type(layer) is DynamicSlidingWindowLayer]
+        self._recurrent = [
+            index
+            for index, layer in enumerate(self._cache.layers)
+            if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer)
+        ]
+        for layer in self._windows:
+            layer.activate_past_recording()
+
+    @property
+    def length(self) -> int:
+        """How many tokens the cache holds."""
+        return self._length
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether some layer holds a state that can only be restored from a copy."""
+        return bool(self._recurrent)
+
+    @property
+    def forward_arguments(self) -> dict[str, Any]:
+        """The keywords that make a forward pass read and extend this cache."""
+        return {self._keyword: self._cache, "use_cache": True}
+
+    def support(self, num_rows: int) -> Support:
+        """What the cache can undo after a further pass of `num_rows`: trees need all rows of all layers at hand."""
+        if self._recurrent or self._exceeds_window(self._length + num_rows):
+            return Support.CHAIN
+        return Support.TREE
+
+    def grown(self, num_rows: int) -> None:
+        """Take note that a pass has added `num_rows` rows."""
+        self._length += num_rows
+
+    def keep_last(self, num_rows: int, rows: Sequence[int]) -> None:
+        """Of the last `num_rows` rows keep `rows` (ascending, counted from the first of them), in this order."""
+        start = self._length - num_rows
+        if list(rows) != list(range(len(rows))):
+            assert not self._recurrent
+            for layer in self._cache.layers:
+                for states in (layer.keys, layer.values):
+                    offset = states.shape[-2] - num_rows
+                    kept = states[..., [offset + row for row in rows], :]
+                    states[..., offset : offset + len(rows), :] = kept
+        self._drop(num_rows - len(rows))
+        self._length = start + len(rows)
+
+    def crop(self, length: int) -> bool:
+        """Forget all but the first `length` tokens; False where the cache no longer has what it needs for that."""
+        if length < self._length and (self._recurrent or self._exceeds_window(self._length)):
+            return False
+        self._drop(self._length - length)
+        self._length = length
+        return True
+
+    def snapshot(self) -> "Snapshot":
+        """A copy of the recurrent layers, from which `restore` can return here."""
+        return Snapshot(self._length, {index: copy.deepcopy(self._cache.layers[index]) for index in self._recurrent})
+
+    def restore(self, snapshot: "Snapshot") -> None:
+        """Go back to where the snapshot was taken. A snapshot can be used once."""
+        for index, layer in snapshot.layers.items():
+            self._cache.layers[index] = layer
+        self._drop(self._length - snapshot.length)
+        self._length = snapshot.length
+
+    def _drop(self, num_rows: int) -> None:
+        # Window layers trim themselves to their window in `crop`, so they are called even with 0.
+        for index, layer in enumerate(self._cache.layers):
+            if index not in self._recurrent:
+                layer.crop(-num_rows)
+
+    def _exceeds_window(self, length: int) -> bool:
+        return any(length >= layer.sliding_window for layer in self._windows)
+
+
+class Snapshot:
+    """The recurrent layers of a cache at one length."""
+
+    def __init__(self, length: int, layers: dict[int, Any]) -> None:
+        self.length = length
+        self.layers = layers
+
+
+def adoptable(cache: Any) -> bool:
+    """Whether a cache made elsewhere can be continued here: dynamic, and every row of it at hand."""
+    return isinstance(cache, DynamicCache) and all(
+        type(layer) is DynamicLayer
+        or (type(layer) is DynamicSlidingWindowLayer and layer.get_seq_length() < layer.sliding_window)
+        for layer in cache.layers
+    )

@@ -1,0 +1,104 @@
+"""Linears packed once for the CPU: what makes a pass over 2 to 16 rows cheap there.
+
+The default kernel repacks a weight on every call, which costs more than the product itself at few rows (docs/log.md
+has the curve). `packed_view` returns a second set of modules over the same parameters whose linears hold a packed
+copy; the model the user gave stays as it is. The packed weights take as much memory again as the linears.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True)
+class PackedView:
+    """The modules to run, and why they are not packed (empty where they are)."""
+
+    model: PreTrainedModel
+    not_packed: str
+    stamp: tuple[int, ...]
+
+
+class PackedLinear(nn.Module):
+    """A linear layer over a weight in oneDNN's own layout; inference only."""
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.in_features, self.out_features = linear.in_features, linear.out_features
+        self.weight, self.bias = linear.weight, linear.bias  # shared with the model, for code that reads them
+        self.packed_weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
+
+    def forward(self, rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch output"]:
+        """The product with the weight, plus the bias."""
+        return torch.ops.mkldnn._linear_pointwise(rows, self.packed_weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+
+
+def packed_view(model: PreTrainedModel, *, wanted: bool = True) -> PackedView:
+    """The model itself, or modules of our own over the same parameters with every linear packed."""
+    reason = "switched off" if not wanted else _why_not(model)
+    if reason:
+        return PackedView(model, reason, stamp(model))
+    tensors = [*model.parameters(), *model.buffers()]
+    view = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    for parent in list(view.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child) is nn.Linear:
+                setattr(parent, name, PackedLinear(child))
+    if not _agree(view.eval(), model):
+        return PackedView(model, "the packed linears do not reproduce this model", stamp(model))
+    return PackedView(view, "", stamp(model))
+
+
+def stamp(model: PreTrainedModel) -> tuple[int, ...]:
+    """Changes whenever a parameter is replaced or written to, or a module is added: then a view is out of date."""
+    parameters = list(model.parameters())
+    return (
+        sum(1 for _ in model.modules()),
+        hash(tuple(id(parameter) for parameter in parameters)),
+        sum(parameter._version for parameter in parameters),
+    )
+
+
+def _why_not(model: PreTrainedModel) -> str:
+    parameters = list(model.parameters())
+    if any(parameter.device.type != "cpu" for parameter in parameters):
+        return "the target is not on the CPU"
+    if any(parameter.dtype != torch.float32 for parameter in parameters):
+        return "only float32 weights are packed"
+    if getattr(model, "peft_config", None) or getattr(model, "_hf_peft_config_loaded", False):
+        return "adapters can be switched at any time; merge them to have the linears packed"
+    if any(
+        module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook") for module in model.modules()
+    ):
+        return "the target carries forward hooks"
+    if getattr(model, "is_quantized", False):
+        return "the target is quantised"
+    if not any(type(module) is nn.Linear for module in model.modules()):
+        return "the target has no plain linear layers"
+    return "" if _op_works() else "this build of torch has no packed linear"
+
+
+@torch.inference_mode()
+def _agree(view: PreTrainedModel, model: PreTrainedModel) -> bool:
+    """Whether both sets of modules give the same logits, up to rounding, for a few tokens."""
+    tokens = torch.arange(1, 6)[None] % model.get_input_embeddings().weight.shape[0]
+    try:
+        packed, plain = (run(input_ids=tokens, use_cache=False).logits for run in (view, model))
+    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return False
+    spread = (plain - plain.mean(-1, keepdim=True)).norm()
+    return bool(torch.isnan(plain).any()) or bool((packed - plain).norm() <= 1e-4 * spread)
+
+
+def _op_works() -> bool:
+    try:
+        probe = nn.Linear(8, 8)
+        rows = torch.ones(2, 8)
+        with torch.no_grad():
+            return bool(torch.allclose(PackedLinear(probe)(rows), probe(rows), atol=1e-5))
+    except (AttributeError, RuntimeError, NotImplementedError):
+        return False
