@@ -1,0 +1,87 @@
+"""How the scores of phrases become probabilities, when phrases begin with one another."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from phrasedraft.phrases.trie import PhraseTrie
+
+SCORE_LIMIT = 60.0
+"""Scores are cut here before they are exponentiated, so that a sum over thousands of them stays finite in float32."""
+
+
+class PrefixSoftmax(nn.Module):
+    """Turns one score a phrase into the probability that it is the *longest* phrase the text goes on with.
+
+    `the`, `the number` and `the number of` are not rivals: the longer ones can only be right where the shorter ones
+    are. So a phrase's score is compared with those of its siblings only, the phrases with the same longest proper
+    prefix among the phrases (its parent), and with a fixed score of 0 for "the text leaves the phrases here". The
+    probability of a phrase is the product of these choices from the empty prefix down, then of leaving. One softmax
+    over all phrases has to share the first token's probability among everything that begins with it; here the first
+    token has a softmax of its own, for the same number of parameters.
+    """
+
+    parents: Tensor
+    groups: Tensor
+
+    def __init__(self, trie: PhraseTrie) -> None:
+        super().__init__()
+        parents = _parents(trie)
+        heads = sorted(set(parents))
+        self.register_buffer("parents", torch.tensor(parents, dtype=torch.long), persistent=False)
+        # The group of children of each phrase, of the empty prefix at the end; `num_groups` where it has none.
+        group = {parent: index for index, parent in enumerate(heads)}
+        self.num_groups = len(heads)
+        followers = [group.get(phrase, self.num_groups) for phrase in range(len(parents))]
+        self.register_buffer(
+            "groups", torch.tensor([*followers, group.get(-1, self.num_groups)], dtype=torch.long), persistent=False
+        )
+        self.levels = [torch.tensor(level, dtype=torch.long) for level in _levels(parents)]
+
+    def log_sums(self, scores: Float[Tensor, "batch phrase"]) -> Float[Tensor, "batch node"]:
+        """The log of each node's normaliser: node i is phrase i, the last node the empty prefix."""
+        weights = scores.clamp(max=SCORE_LIMIT).exp()
+        sums = scores.new_ones((len(scores), self.num_groups + 1))
+        sums = sums.index_add(1, self.groups[self.parents], weights)
+        return sums.log()[:, self.groups]
+
+    def forward(self, scores: Float[Tensor, "batch phrase"]) -> Float[Tensor, "batch phrase"]:
+        """The probability of each phrase to be the longest one that fits; the rest to 1 is "none of them"."""
+        log_sums = self.log_sums(scores)
+        choice = (scores.clamp(max=SCORE_LIMIT) - log_sums[:, self.parents]).exp()
+        reach = choice.clone()
+        for level in self.levels[1:]:
+            reach[:, level] = choice[:, level] * reach[:, self.parents[level]]
+        return reach * (-log_sums[:, :-1]).exp()
+
+    def paths(self) -> Int[Tensor, "phrase level"]:
+        """For each phrase, the phrases it begins with, itself included, shortest first; padded with -1."""
+        lines = torch.full((len(self.parents), max(len(self.levels), 1)), -1, dtype=torch.long)
+        for depth, level in enumerate(self.levels):
+            if depth:
+                lines[level] = lines[self.parents[level]]
+            lines[level, depth] = level
+        return lines
+
+
+def _parents(trie: PhraseTrie) -> list[int]:
+    """The longest proper prefix of each phrase that is a phrase itself, -1 where there is none."""
+    parents = [-1] * len(trie.order)
+    nearest: list[int] = []  # for each node, the phrase that ends there or at its closest ancestor
+    for parent, phrase in zip(trie.parents.tolist(), trie.phrase_ids.tolist(), strict=True):
+        above = nearest[parent] if parent >= 0 else -1
+        if phrase >= 0:
+            parents[phrase] = above
+        nearest.append(phrase if phrase >= 0 else above)
+    return parents
+
+
+def _levels(parents: list[int]) -> list[list[int]]:
+    """The phrases by how many phrases they begin with, none first."""
+    children: dict[int, list[int]] = {}
+    for phrase, parent in enumerate(parents):
+        children.setdefault(parent, []).append(phrase)
+    levels = [children.get(-1, [])]
+    while levels[-1]:
+        levels.append([child for phrase in levels[-1] for child in children.get(phrase, [])])
+    return levels[:-1]

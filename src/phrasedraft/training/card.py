@@ -1,0 +1,66 @@
+"""The README beside a head: what it is for, where it comes from, what it does."""
+
+from pathlib import Path
+
+from phrasedraft.drafters.head_file import replace_file
+from phrasedraft.drafters.phrase_head import PhraseHead
+
+
+def write_card(folder: Path, head: PhraseHead) -> None:
+    """Write `README.md` beside the head's two files."""
+    replace_file(folder / "README.md", card(head).encode())
+
+
+def card(head: PhraseHead) -> str:
+    """The text of a head's README, from its config alone."""
+    config, provenance = head.config, head.config.provenance
+    files = "\n".join(
+        f"| `{line['name']}` | {line['answers']:,} | {line['tokens']:,} | {line['held_out_answers']:,} | "
+        f"`{line['sha256']}` |"
+        for line in provenance.get("data", [])
+    )
+    versions = ", ".join(f"{name} {number}" for name, number in provenance.get("versions", {}).items())
+    return f"""---
+license: apache-2.0
+library_name: phrasedraft
+base_model: {config.target_name}
+---
+
+# Phrase head for `{config.target_name}`
+
+A draft head for phrasedraft: {len(head.vocabulary):,} phrases of up to {head.vocabulary.max_tokens} tokens,
+{head.num_parameters:,} parameters, stored in fp16. It reads the target's hidden states of layers
+{list(config.target_layers)} and the embedding of the last token, and proposes what the target may say
+next; the target decides every token. It works with this target only (hidden size
+{config.target_hidden_size}, {config.target_vocab_size:,} tokens).
+
+Licence: Apache-2.0. The training data are the target's own answers; no evaluation prompt was used.
+
+## Made with
+
+    {provenance.get("command", "unknown")}
+
+{versions}; temperature {config.temperature}. All settings are in `config.json` under `provenance`.
+
+| corpus | answers | tokens | held out | sha256 of the file |
+|---|---|---|---|---|
+{files}
+
+## Held-out replay
+
+Answers to training prompts that were neither mined nor trained on. Tokens per pass count the target's own
+token; landing is the share of passes that accept a draft, banked the tokens accepted when one does.
+
+| corpus | draft tokens | tokens per pass | landing | banked | passes |
+|---|---|---|---|---|---|
+{_figures(head)}
+"""
+
+
+def _figures(head: PhraseHead) -> str:
+    return "\n".join(
+        f"| `{name}` | {nodes} | {line['tokens_per_pass']:.3f} | {line['landing']:.3f} | {line['banked']:.2f} | "
+        f"{line['passes']:,} |"
+        for name, table in head.config.provenance.get("held_out", {}).items()
+        for nodes, line in table.items()
+    )

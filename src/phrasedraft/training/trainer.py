@@ -1,0 +1,190 @@
+"""Trains a phrase head on traces and keeps the epoch that replays best on held-out answers."""
+
+import copy
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
+from phrasedraft.errors import DataError, OptionError
+from phrasedraft.phrases.vocabulary import PhraseVocabulary
+from phrasedraft.training.examples import EmbeddingTable, Examples, batches
+from phrasedraft.training.losses import LossSettings, PhraseLoss
+from phrasedraft.training.standardise import Standardiser
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """How a head is trained.
+
+    `input_noise` is in standard deviations of the input; `average` is the decay of the running mean of the weights that
+    is kept in their place, 0 for none.
+    """
+
+    num_epochs: int = 8
+    batch_size: int = 2048
+    learning_rate: float = 2e-3
+    warmup_share: float = 0.05
+    weight_decay: float = 0.01
+    max_gradient_norm: float = 1.0
+    dropout: float = 0.0
+    input_noise: float = 0.0
+    average: float = 0.0
+    trunk_width: int = 256
+    seed: int = 0
+    loss: LossSettings = field(default_factory=LossSettings)
+
+    def __post_init__(self) -> None:
+        for name in ("num_epochs", "batch_size", "trunk_width"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 1 or more")
+        for name in ("dropout", "average", "warmup_share"):
+            if not 0 <= getattr(self, name) < 1:
+                raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 0 or more and below 1")
+        if self.learning_rate <= 0:
+            raise OptionError(f"`learning_rate` is {self.learning_rate}, it must be above 0")
+
+
+class Trainer:
+    """One training run: steps through the examples, and gives the trained scorer with its input scaling folded in."""
+
+    def __init__(
+        self,
+        examples: Examples,
+        embedding: EmbeddingTable,
+        vocabulary: PhraseVocabulary,
+        settings: TrainingSettings,
+    ) -> None:
+        self.examples = examples
+        self.embedding = embedding
+        self.settings = settings
+        self.normaliser = PrefixSoftmax(vocabulary.trie)
+        self.standardise = Standardiser.of(examples, embedding)
+        with _seeded(settings.seed):
+            self.scorer = PhraseScorer(
+                feature_size=examples.hidden.shape[1],
+                hidden_size=embedding.rows.shape[1],
+                num_phrases=len(vocabulary),
+                trunk_width=settings.trunk_width,
+                dropout=settings.dropout,
+            )
+        start_from_counts(self.scorer, self.normaliser, examples)
+        self._loss = PhraseLoss(self.normaliser, settings.loss)
+        self._average = copy.deepcopy(self.scorer)
+        self._num_steps = 0
+        self._optimizer = self._make_optimizer()
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        return max(len(self.examples) // self.settings.batch_size, 1)
+
+    def run_epoch(self, number: int) -> Iterator[float]:
+        """Train one epoch; gives the loss of each batch. The same settings give the same epoch, whatever ran before."""
+        generator = torch.Generator().manual_seed(self.settings.seed * 1_000_003 + number)
+        with _seeded(self.settings.seed * 1_000_003 + number):
+            self.scorer.train()
+            for rows in batches(len(self.examples), self.settings.batch_size, generator):
+                yield self._step(rows)
+
+    def trained(self) -> PhraseScorer:
+        """A copy of the scorer as it is now, for inputs as the target gives them."""
+        source = self._average if self.settings.average else self.scorer
+        return self.standardise.fold_into(copy.deepcopy(source)).eval()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a later `load_state_dict` needs to go on with the next epoch."""
+        return {
+            "scorer": self.scorer.state_dict(),
+            "average": self._average.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "num_steps": self._num_steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from where `state` was taken."""
+        self.scorer.load_state_dict(state["scorer"])
+        self._average.load_state_dict(state["average"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._num_steps = state["num_steps"]
+
+    def _step(self, rows: Int[Tensor, " batch"]) -> float:
+        """One batch; the loss before the step."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._learning_rate()
+        hidden, embedding = self.standardise(self.examples.hidden[rows], self.embedding(self.examples.tokens[rows]))
+        if self.settings.input_noise:
+            hidden = hidden + self.settings.input_noise * torch.randn_like(hidden)
+            embedding = embedding + self.settings.input_noise * torch.randn_like(embedding)
+        loss = self._loss(self.scorer(hidden, embedding), self.examples.longest[rows], self.examples.open_ended[rows])
+        self._optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.scorer.parameters(), self.settings.max_gradient_norm)
+        self._optimizer.step()
+        self._num_steps += 1
+        self._follow()
+        value = loss.item()
+        if not math.isfinite(value):
+            raise DataError(
+                f"the training loss is {value} at step {self._num_steps}",
+                hint="lower `learning_rate`, or look for hidden states that are not finite in the traces",
+            )
+        return value
+
+    def _follow(self) -> None:
+        """Move the running mean of the weights; it follows closely at first, when weights move fast."""
+        decay = min(self.settings.average, (1 + self._num_steps) / (10 + self._num_steps))
+        if self.settings.average:
+            for mean, weight in zip(self._average.parameters(), self.scorer.parameters(), strict=True):
+                mean.data.lerp_(weight.data, 1 - decay)
+
+    def _learning_rate(self) -> float:
+        """Linear warm-up, then a cosine to a hundredth."""
+        total = self.settings.num_epochs * self.steps_per_epoch
+        warmup = max(self.settings.warmup_share * total, 1)
+        rise = min((self._num_steps + 1) / warmup, 1)
+        fall = 0.5 * (1 + math.cos(math.pi * min(self._num_steps / total, 1)))
+        return self.settings.learning_rate * max(rise * fall, 0.01)
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        """AdamW; biases and norms do not decay."""
+        matrices = [weight for weight in self.scorer.parameters() if weight.ndim > 1]
+        others = [weight for weight in self.scorer.parameters() if weight.ndim < 2]
+        return torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": self.settings.weight_decay},
+                {"params": others, "weight_decay": 0.0},
+            ],
+            lr=self.settings.learning_rate,
+            betas=(0.9, 0.99),
+        )
+
+
+@torch.no_grad()
+def start_from_counts(scorer: PhraseScorer, normaliser: PrefixSoftmax, examples: Examples) -> None:
+    """Set the output biases so that an untrained head already predicts how often each phrase follows its parent."""
+    num_phrases = len(normaliser.parents)
+    if not num_phrases:
+        return
+    paths = normaliser.paths()[examples.longest[examples.longest >= 0]]
+    counts = torch.bincount(paths[paths >= 0], minlength=num_phrases).float()
+    reached = torch.cat([counts, torch.tensor([float(len(examples))])])
+    taken = torch.zeros(num_phrases + 1).index_add(0, normaliser.parents % (num_phrases + 1), counts)
+    left = (reached - taken)[normaliser.parents].clamp(min=0.5)
+    scorer.output.bias.copy_(((counts + 0.1) / left).log().clamp(-8, 8))
+    scorer.output.weight.mul_(0.3)
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Torch's random numbers from `seed` inside, as they were outside."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
