@@ -9,15 +9,24 @@ from phrasedraft.target.protocol import Target, TargetSequence
 class Session:
     """The tokens that are in the target's cache, so that a next prompt that begins with them reads only the rest.
 
+    `sequence` may be one that was begun elsewhere and holds `cached_tokens`.
+
     A session is settled between passes. One that was left in the middle of a pass, by an error or an interrupt, starts
     afresh at its next prompt.
     """
 
-    def __init__(self, target: Target, features: FeatureSpec) -> None:
+    def __init__(
+        self,
+        target: Target,
+        features: FeatureSpec,
+        *,
+        sequence: TargetSequence | None = None,
+        cached_tokens: Sequence[int] = (),
+    ) -> None:
         self._target = target
         self._features = features
-        self._sequence = target.start(features)
-        self._text: list[int] = []
+        self._sequence = sequence or target.start(features)
+        self._text = list(cached_tokens)
         self._is_settled = True
 
     @property

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Phrase drafting inside other hosts."""
