@@ -1,7 +1,7 @@
 """Token ids to text, piece by piece: whole characters only, nothing past a stop string, nothing lost at the end."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 REPLACEMENT = "\ufffd"
 
@@ -9,6 +9,7 @@ MAX_HELD_TOKENS = 8
 """Bytes that still form no character after this many tokens are not the start of one; they are shown as they decode."""
 
 
+@runtime_checkable
 class Decodes(Protocol):
     """The one method of a tokenizer this module needs."""
 

@@ -6,7 +6,7 @@ likewise. Wrong masks, positions or caches show as differences far above roundin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -22,6 +22,7 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 3e-2, torc
 NUM_CONTEXT_TOKENS = 6
 
 
+@runtime_checkable
 class Probed(Protocol):
     """What the probe needs of a target."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -43,6 +43,7 @@ class Pass:
     hidden: Float[Tensor, "row feature"]
 
 
+@runtime_checkable
 class TargetSequence(Protocol):
     """One sequence in the target's cache, which holds every committed token but the last."""
 
@@ -72,6 +73,7 @@ class TargetSequence(Protocol):
         ...
 
 
+@runtime_checkable
 class Target(Protocol):
     """A frozen language model on some host."""
 

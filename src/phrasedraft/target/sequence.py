@@ -1,7 +1,7 @@
 """One sequence in a transformers model: prefill, verify a tree, keep what was accepted."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -21,6 +21,7 @@ MAX_PENDING_TOKENS = 8
 """How many committed tokens may wait to be fed again to a recurrent target before they get a pass of their own."""
 
 
+@runtime_checkable
 class Host(Protocol):
     """What a sequence needs of its target."""
 
