@@ -8,7 +8,7 @@ from enum import IntEnum
 from functools import cache
 
 import numpy as np
-from jaxtyping import Int8, Int64, UInt8
+from jaxtyping import Bool, Int8, Int64, UInt8
 
 from phrasedraft.phrases.spelling import Tokenizer, token_bytes
 
@@ -79,10 +79,12 @@ class TokenPieces:
         """The text that `tokens` spell, with a replacement character for bytes that are no whole character."""
         return self.join(tokens).decode(errors="replace")
 
-    def continues(self, before: Int64[np.ndarray, " position"], tokens: Int64[np.ndarray, " position"]) -> np.ndarray:
+    def continues(
+        self, before: Int64[np.ndarray, " position"], tokens: Int64[np.ndarray, " position"]
+    ) -> Bool[np.ndarray, " position"]:
         """Whether each token goes on with the word, number or character that the token before it stopped in."""
         leads = self.leads[tokens]
-        return (leads == Edge.SPLIT_CHARACTER) | ((leads != Edge.NONE) & (leads == self.tails[before]))
+        return np.asarray((leads == Edge.SPLIT_CHARACTER) | ((leads != Edge.NONE) & (leads == self.tails[before])))
 
     def num_words(self, tokens: Sequence[int]) -> int:
         """How many words and numbers `tokens` touch; a rest of a word at the start counts as one."""
@@ -178,6 +180,6 @@ def _is_cjk(code: int) -> bool:
 
 def _class_of_lead_byte(byte: int) -> str:
     """The class of most characters whose first byte in UTF-8 this is."""
-    if byte in {0xE2, 0xEF}:
+    if byte in {0xE2, 0xEF} or not 0xC2 <= byte <= 0xF4:
         return "."
     return "c" if 0xE3 <= byte <= 0xE9 or byte >= 0xF0 else "a"

@@ -31,7 +31,7 @@ class Tokenizer(Protocol):
 
 
 def _byte_alphabet() -> dict[str, int]:
-    r"""The byte each character of a byte-level vocabulary stands for: printable ones for themselves, others from U+0100.
+    r"""The byte that each character of a byte-level vocabulary stands for: itself if printable, else from U+0100 on.
 
     >>> alphabet = _byte_alphabet()
     >>> len(alphabet), bytes(alphabet[character] for character in "Ġà¤ķĊ").decode()

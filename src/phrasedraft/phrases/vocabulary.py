@@ -40,28 +40,20 @@ class PhraseVocabulary:
     phrase_tokens: Int32[np.ndarray, "phrase token"]
 
     def __post_init__(self) -> None:
-        table = self.phrase_tokens
-        if table.dtype != np.int32 or table.ndim != 2:
-            raise OptionError(
-                f"`phrase_tokens` is {table.dtype} of {table.ndim} axes, it must be int32 with axes phrase and token"
-            )
-        lengths = (table >= 0).sum(axis=1)
-        tokens_first = np.arange(table.shape[1]) < lengths[:, None]
-        broken = (np.where(tokens_first, table >= 0, table == PADDING) == 0).any(axis=1) | (lengths == 0)
-        if broken.any():
-            row = int(broken.argmax())
-            raise OptionError(
-                f"phrase {row} is `{table[row].tolist()}`: it must be one or more tokens of 0 or more, then only `-1`"
-            )
-        repeated = _repeated_row(table)
-        if repeated is not None:
-            raise OptionError(f"phrase {repeated} is `{_phrase(table, repeated)}`, which an earlier phrase is already")
+        problem = _problem(self.phrase_tokens)
+        if problem:
+            raise OptionError(problem)
+        table = self.phrase_tokens.copy()
         table.flags.writeable = False
+        object.__setattr__(self, "phrase_tokens", table)
 
     @classmethod
     def from_phrases(cls, phrases: Iterable[Sequence[int]]) -> "PhraseVocabulary":
         """The vocabulary of `phrases` in their order; of equal ones the first stays."""
         unique = list(dict.fromkeys(tuple(phrase) for phrase in phrases))
+        for phrase in unique:
+            if not all(0 <= token < 2**31 for token in phrase):
+                raise OptionError(f"phrase `{list(phrase)}` holds a token below 0 or of more than 31 bits")
         table = np.full((len(unique), max(map(len, unique), default=1)), PADDING, dtype=np.int32)
         for row, phrase in enumerate(unique):
             table[row, : len(phrase)] = phrase
@@ -74,14 +66,14 @@ class PhraseVocabulary:
         Texts that come out alike are one phrase; `DataError` for a text the target has no tokens for.
         """
         speller = Speller(tokenizer)
-        phrases, mismatches = list[tuple[int, ...]](), list[SpellingMismatch]()
+        phrases, mismatches = list[tuple[int, ...]](), list[Spelling]()
         for text in dict.fromkeys(texts):
             if not text:
                 raise OptionError("a phrase is empty, it must be a text of one character or more")
             tokens, tokenized = speller.longest_match(text), speller.tokenized(text)
             phrases.append(tokens)
             if tokens != tokenized:
-                mismatches.append(SpellingMismatch(text, tokens, tokenized))
+                mismatches.append(Spelling(text, tokens, tokenized))
         return SpelledPhrases(cls.from_phrases(phrases), tuple(mismatches))
 
     def __len__(self) -> int:
@@ -103,7 +95,7 @@ class PhraseVocabulary:
     @cached_property
     def lengths(self) -> Int64[np.ndarray, " phrase"]:
         """The number of tokens of each phrase."""
-        return (self.phrase_tokens >= 0).sum(axis=1, dtype=np.int64)
+        return np.asarray((self.phrase_tokens >= 0).sum(axis=1), dtype=np.int64)
 
     @cached_property
     def trie(self) -> PhraseTrie:
@@ -129,7 +121,9 @@ class PhraseVocabulary:
     @classmethod
     def from_tensor(cls, tensor: "torch.Tensor") -> "PhraseVocabulary":
         """The vocabulary a head's file holds; `HeadFileError` where the tensor is none."""
-        return cls._from_file(tensor.detach().cpu().numpy().copy(), "phrase_tokens")
+        if str(tensor.dtype) != "torch.int32":
+            raise HeadFileError(f"`{_KEY}` is {tensor.dtype}, it must be torch.int32", hint=_HINT)
+        return cls._from_file(tensor.detach().cpu().numpy(), _KEY)
 
     def save(self, path: Path) -> None:
         """Write the table to one safetensors file, which appears whole or not at all."""
@@ -151,13 +145,13 @@ class PhraseVocabulary:
         try:
             with safe_open(path, framework="np") as file:
                 metadata = file.metadata() or {}
-                if _KEY not in file.keys():  # noqa: SIM118 - the file object is no mapping
-                    raise HeadFileError(f"`{path}` holds no `{_KEY}`", hint=_HINT)
-                table = file.get_tensor(_KEY)
+                table = file.get_tensor(_KEY) if _KEY in set(file.keys()) else None
         except FileNotFoundError as error:
             raise HeadFileError(f"there is no vocabulary at `{path}`", hint=_HINT) from error
-        except (SafetensorError, IsADirectoryError) as error:
+        except (SafetensorError, OSError) as error:
             raise HeadFileError(f"`{path}` is not a whole safetensors file: {error}", hint=_HINT) from error
+        if table is None:
+            raise HeadFileError(f"`{path}` holds no `{_KEY}`", hint=_HINT)
         vocabulary = cls._from_file(table, str(path))
         if metadata.get("fingerprint") not in {None, vocabulary.fingerprint}:
             raise HeadFileError(f"the phrases in `{path}` are not those it was saved with", hint=_HINT)
@@ -165,18 +159,18 @@ class PhraseVocabulary:
 
     @classmethod
     def _from_file(cls, table: np.ndarray, name: str) -> "PhraseVocabulary":
-        try:
-            return cls(table)
-        except OptionError as error:
-            raise HeadFileError(f"`{name}` holds no phrase vocabulary: {error}", hint=_HINT) from error
+        problem = _problem(table)
+        if problem:
+            raise HeadFileError(f"`{name}` holds no phrase vocabulary: {problem}", hint=_HINT)
+        return cls(table)
 
 
 _HINT = "copy the file again, or mine the vocabulary anew with `phrasedraft vocabulary`"
 
 
 @dataclass(frozen=True)
-class SpellingMismatch:
-    """A phrase that greedy longest match spells unlike the tokenizer, so it matches that text less often."""
+class Spelling:
+    """A phrase's tokens beside those the tokenizer writes for its text on its own; the two may differ."""
 
     text: str
     tokens: tuple[int, ...]
@@ -188,15 +182,25 @@ class SpelledPhrases:
     """A vocabulary made from texts, and the texts that are spelled unlike the tokenizer spells them."""
 
     vocabulary: PhraseVocabulary
-    mismatches: tuple[SpellingMismatch, ...]
+    mismatches: tuple[Spelling, ...]
 
 
 def _phrase(table: np.ndarray, row: int) -> tuple[int, ...]:
     return tuple(token for token in table[row].tolist() if token >= 0)
 
 
-def _repeated_row(table: np.ndarray) -> int | None:
-    """The first row that an earlier row equals."""
-    _, first = np.unique(table, axis=0, return_index=True) if len(table) else (None, np.arange(0))
+def _problem(table: np.ndarray) -> str | None:
+    """Why an array is no phrase table, None where it is one."""
+    if table.dtype != np.int32 or table.ndim != 2:
+        return f"`{_KEY}` is {table.dtype} of {table.ndim} axes, it must be int32 with axes phrase and token"
+    lengths = (table >= 0).sum(axis=1)
+    expected_padding = np.arange(table.shape[1]) >= lengths[:, None]
+    broken = ((table == PADDING) != expected_padding).any(axis=1) | (lengths == 0)
+    if broken.any():
+        row = int(broken.argmax())
+        return f"phrase {row} is `{table[row].tolist()}`, it must be one or more tokens of 0 or more, then only `-1`"
+    _, first = np.unique(table, axis=0, return_index=True)
     repeated = np.setdiff1d(np.arange(len(table)), first)
-    return int(repeated[0]) if len(repeated) else None
+    if len(repeated):
+        return f"phrase {repeated[0]} is `{_phrase(table, int(repeated[0]))}`, which an earlier phrase is already"
+    return None
