@@ -40,6 +40,7 @@ class StubDrafter:
         self.random = random.Random(seed)
         self.num_rows_seen = 0
         self.num_proposals = 0
+        self.chain_only_seen: set[bool] = set()
 
     def check(self, target: TargetIdentity) -> None:
         pass
@@ -59,6 +60,9 @@ class StubDrafter:
 
     def propose(self, state: StubState, budget: DraftBudget) -> DraftTree:
         self.num_proposals += 1
+        self.chain_only_seen.add(budget.chain_only)
+        assert budget.num_draft_tokens >= 1
+        assert budget.max_depth >= 1
         return self.draft(state, budget)
 
     def draft(self, state: StubState, budget: DraftBudget) -> DraftTree:

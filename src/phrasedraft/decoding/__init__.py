@@ -1,6 +1,7 @@
 """The decoding loop, and what goes in and comes out of it."""
 
 from phrasedraft.decoding.decoder import Decoder, Prompt, Stream
+from phrasedraft.decoding.divergence import Divergence, first_divergence
 from phrasedraft.decoding.generation import Generation, Piece
 from phrasedraft.decoding.session import Session
 from phrasedraft.decoding.stats import DecodingStats
@@ -11,6 +12,7 @@ from phrasedraft.decoding.walk import Verification, walk
 __all__ = [
     "Decoder",
     "DecodingStats",
+    "Divergence",
     "FinishReason",
     "Generation",
     "Piece",
@@ -20,5 +22,6 @@ __all__ = [
     "Stream",
     "TextStream",
     "Verification",
+    "first_divergence",
     "walk",
 ]

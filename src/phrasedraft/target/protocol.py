@@ -37,10 +37,10 @@ class TargetIdentity:
 
 @dataclass(frozen=True)
 class Pass:
-    """What one pass of the target gives: a row of logits and of features for each position asked for."""
+    """What one pass of the target gives: logits for the positions asked for, features for every position."""
 
     logits: Float[Tensor, "row vocab"]
-    hidden: Float[Tensor, "row feature"]
+    hidden: Float[Tensor, "seq feature"]
 
 
 @runtime_checkable
