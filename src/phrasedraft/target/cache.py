@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
@@ -74,13 +75,10 @@ class SequenceCache:
     def keep_last(self, num_rows: int, rows: Sequence[int]) -> None:
         """Of the last `num_rows` rows keep `rows` (ascending, counted from the first of them), in this order."""
         start = self._length - num_rows
-        if list(rows) != list(range(len(rows))):
+        in_place = next((index for index, row in enumerate(rows) if index != row), len(rows))
+        if in_place < len(rows):
             assert not self._recurrent
-            for layer in self._cache.layers:
-                for states in (layer.keys, layer.values):
-                    offset = states.shape[-2] - num_rows
-                    kept = states[..., [offset + row for row in rows], :]
-                    states[..., offset : offset + len(rows), :] = kept
+            self._move(num_rows, rows[in_place:], in_place)
         self._drop(num_rows - len(rows))
         self._length = start + len(rows)
 
@@ -102,6 +100,14 @@ class SequenceCache:
             self._cache.layers[index] = layer
         self._drop(self._length - snapshot.length)
         self._length = snapshot.length
+
+    def _move(self, num_rows: int, rows: Sequence[int], to: int) -> None:
+        """Copy `rows` of the last `num_rows` to the place of the rows from `to` on, in every layer."""
+        for layer in self._cache.layers:
+            for states in (layer.keys, layer.values):
+                last = states.narrow(-2, states.shape[-2] - num_rows, num_rows)
+                index = torch.tensor(rows, device=states.device)
+                last.narrow(-2, to, len(rows)).copy_(last.index_select(-2, index))
 
     def _drop(self, num_rows: int) -> None:
         # Window layers trim themselves to their window in `crop`, so they are called even with 0.
