@@ -11,6 +11,7 @@ from phrasedraft.decoding import (
     Stopping,
     Stream,
 )
+from phrasedraft.drafters import DraftBudget, Drafter, PhraseHead, load_head
 from phrasedraft.errors import PhraseDraftError
 from phrasedraft.target import EMBEDDED_NAME, FeatureSpec, Support, TransformersTarget, load_target
 
@@ -22,15 +23,19 @@ __all__ = [
     "Choice",
     "Decoder",
     "DecodingStats",
+    "DraftBudget",
+    "Drafter",
     "FeatureSpec",
     "FinishReason",
     "Generation",
     "PhraseDraftError",
+    "PhraseHead",
     "Piece",
     "Session",
     "Stopping",
     "Stream",
     "Support",
     "TransformersTarget",
+    "load_head",
     "load_target",
 ]
