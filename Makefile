@@ -27,8 +27,8 @@ test-compat: install $(COMPAT)
 		tests/exactness tests/cases tests/integrations tests/target tests/decoding
 
 check: install
-	$(BIN)/ruff format --check src tests
-	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests examples
+	$(BIN)/ruff check src tests examples
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

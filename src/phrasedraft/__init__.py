@@ -1,4 +1,4 @@
-"""Phrase-level speculative decoding: a frozen language model answers faster, and says exactly what it would have said."""
+"""Phrase-level speculative decoding: a frozen model answers faster, and says exactly what it would have said."""
 
 from phrasedraft.choice import GREEDY, Choice
 from phrasedraft.decoding import (

@@ -174,4 +174,4 @@ def test_half_a_million_tokens_are_mined_in_seconds():
     begin = time.perf_counter()
     vocabulary = mine_phrases(answers, pieces, MiningSettings())
     assert time.perf_counter() - begin < 30
-    assert len(vocabulary) == 8000
+    assert (vocabulary.lengths == 3).sum() > 2000

@@ -76,6 +76,16 @@ def write(folder: Path, config: HeadConfig, tensors: dict[str, Tensor]) -> None:
     replace_file(folder / CONFIG, (json.dumps(envelope, indent=2) + "\n").encode())
 
 
+def refuse_overflow(tensors: dict[str, Tensor]) -> None:
+    """Refuse weights that are not finite in the precision they are to be stored in."""
+    for name, tensor in tensors.items():
+        if not torch.isfinite(tensor).all():
+            raise HeadFileError(
+                f"`{name}` does not fit {tensor.dtype}: it holds infinity or NaN",
+                hint="save with `dtype=torch.float32`, or train the head again with a lower learning rate",
+            )
+
+
 def replace_file(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step: a reader meets the old file or the new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

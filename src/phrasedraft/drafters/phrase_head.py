@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +23,9 @@ from phrasedraft.tree.draft_tree import DraftTree
 
 MAX_ADDED_TOKENS = 1024
 """How many tokens a target may have gained since the head was trained, where its tokenizer does not say."""
+
+CHAIN_SEARCH = 64
+"""How many nodes are looked at to find one path: a tree as small as the path would spread over its first tokens."""
 
 
 class PhraseScorer(nn.Module):
@@ -89,7 +91,7 @@ class PhraseHead:
         self._device = scorer.output.weight.device
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Self:
+    def from_pretrained(cls, folder: str | Path) -> "PhraseHead":
         """The head in `folder`; `HeadFileError` says what is wrong with a folder that does not hold one."""
         config, tensors = head_file.read(Path(folder))
         vocabulary = PhraseVocabulary.from_tensor(tensors.pop(head_file.PHRASES))
@@ -105,6 +107,7 @@ class PhraseHead:
     def save_pretrained(self, folder: str | Path, *, dtype: torch.dtype = torch.float16) -> None:
         """Write the head to `folder`, whole or not at all."""
         tensors = {name: tensor.detach().cpu().to(dtype) for name, tensor in self.scorer.state_dict().items()}
+        head_file.refuse_overflow(tensors)
         tensors[head_file.PHRASES] = self.vocabulary.to_tensor()
         head_file.write(Path(folder), self.config, tensors)
 
@@ -178,13 +181,9 @@ class PhraseHead:
         probabilities = self.probabilities(state.hidden, state.embed(token))[0]
         if not torch.isfinite(probabilities).all():
             return DraftTree.root_only(state.token)
-        tree = self._builder.grow(
-            probabilities,
-            root_token=state.token,
-            num_draft_tokens=budget.num_draft_tokens,
-            max_depth=budget.max_depth,
-        )
-        return tree.best_chain() if budget.chain_only else tree
+        num_nodes = max(budget.num_draft_tokens, CHAIN_SEARCH) if budget.chain_only else budget.num_draft_tokens
+        tree = self._builder.grow(probabilities, state.token, num_nodes, budget.max_depth)
+        return tree.best_chain().cut(budget.num_draft_tokens) if budget.chain_only else tree
 
     @torch.inference_mode()
     def probabilities(

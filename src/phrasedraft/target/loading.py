@@ -26,7 +26,8 @@ def load_target(
     """The target `name`: `smollm2-135m` (embedded), a local folder, or a hub id.
 
     `dtype` is `auto` (what the weights are stored in), `float32`, `bfloat16` or `float16`; `device` is `auto` (the GPU
-    if there is one) or a torch device. A local folder is read without any look at the network. Raises `TargetError` where it cannot be loaded.
+    if there is one) or a torch device. A local folder is read without any look at the network. Raises `TargetError`
+    where it cannot be loaded.
     """
     if dtype != "auto" and dtype not in DTYPES:
         raise OptionError(f"`dtype` is `{dtype}`, it may be `auto`, {', '.join(f'`{known}`' for known in DTYPES)}")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -35,6 +35,7 @@ from phrasedraft.training.traces import FeatureSource, Trace
 from phrasedraft.training.trainer import Trainer, TrainingSettings
 
 
+@runtime_checkable
 class FitTarget(FeatureSource, Protocol):
     """What `fit` needs of the target."""
 

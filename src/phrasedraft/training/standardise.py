@@ -1,7 +1,6 @@
 """Scaling of the head's inputs: learnt from the data, folded into the first layer afterwards."""
 
 from dataclasses import dataclass
-from typing import Self
 
 import torch
 from jaxtyping import Float
@@ -21,7 +20,7 @@ class Standardiser:
     deviation: Float[Tensor, " input"]
 
     @classmethod
-    def of(cls, examples: Examples, embedding: EmbeddingTable) -> Self:
+    def of(cls, examples: Examples, embedding: EmbeddingTable) -> "Standardiser":
         """The scaling of evenly spaced examples. Inputs that do not vary become 0."""
         step = max(len(examples) // SAMPLED_ROWS, 1)
         inputs = torch.cat([examples.hidden[::step].float(), embedding(examples.tokens[::step])], dim=-1)

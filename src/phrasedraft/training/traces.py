@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -29,6 +29,7 @@ MAX_DIFFERENCE = 0.05
 AGAIN = "delete the shard and run again; whole shards are kept"
 
 
+@runtime_checkable
 class FeatureSource(Protocol):
     """A target whose hidden states can be read for whole texts at once."""
 
