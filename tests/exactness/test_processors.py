@@ -1,4 +1,4 @@
-"""Logits processors see the true prefix of each chosen token, and nothing else: text and order are those of plain decoding."""
+"""Logits processors see the true prefix of each chosen token and nothing else, as in plain decoding."""
 
 import pytest
 import torch

@@ -44,8 +44,10 @@ class TextStream:
         if tail.endswith(REPLACEMENT) and len(self._ids) - self._read < MAX_HELD_TOKENS:
             return ""
         new = tail[len(self._window_text) :]
-        self._window, self._read = self._read, len(self._ids)
-        self._window_text = self._decode(self._ids[self._window :])
+        next_text = self._decode(self._ids[self._read :])
+        if next_text:  # context that shows nothing (a special token, say) would lose the space after it
+            self._window, tail = self._read, next_text
+        self._read, self._window_text = len(self._ids), tail
         return self._extend(new, may_stop)
 
     def finish(self) -> str:
@@ -58,10 +60,10 @@ class TextStream:
         return rest
 
     def _extend(self, new: str, may_stop: bool) -> str:
-        searched = max(0, len(self.text) - self._longest + 1)
+        known = len(self.text)
         self.text += new
         if may_stop:
-            hits = [(self.text.find(stop, searched), stop) for stop in self._stop_strings]
+            hits = [(self.text.find(stop, max(0, known - len(stop) + 1)), stop) for stop in self._stop_strings]
             first = min(((position, stop) for position, stop in hits if position >= 0), default=None)
             if first is not None:
                 cut, self.stop_string = first
