@@ -1,0 +1,207 @@
+"""What `phrasedraft bench` does: set up the methods, run them with progress, write and show the report."""
+
+import hashlib
+import os
+import resource
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from phrasedraft.cli.console import data_console, note_console, print_json
+from phrasedraft.cli.loading import Loaded, encode_turn, load
+from phrasedraft.cli.options import TargetOptions
+from phrasedraft.decoding import first_divergence
+from phrasedraft.errors import OptionError
+from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmark, warm_up
+from phrasedraft.evaluation.methods import GENERATE, PLAIN, Drafting, Method, TransformersGenerate
+from phrasedraft.evaluation.plots import plot_speedups
+from phrasedraft.evaluation.prompts import load_prompts
+from phrasedraft.evaluation.report import (
+    DRAFT_HEADER,
+    SPEED_HEADER,
+    Row,
+    Summary,
+    draft_rows,
+    environment,
+    speed_rows,
+    summarize,
+    write_report,
+)
+
+BUSY_LOAD = 0.5
+"""A load average above this before the run means that something else is running."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """What is measured, and where it goes."""
+
+    prompts: str
+    limit: int
+    nodes: str
+    max_new_tokens: int
+    seed: int
+    output: Path
+
+    @property
+    def node_counts(self) -> list[int]:
+        """The node counts asked for."""
+        try:
+            counts = [int(part) for part in self.nodes.split(",")]
+        except ValueError:
+            counts = []
+        if not counts or min(counts) < 1 or len(set(counts)) < len(counts):
+            raise OptionError(
+                f"`--nodes` is `{self.nodes}`, it may be different whole numbers of 1 or more: `4,8,16`",
+                hint="our loop without drafts is always measured too",
+            )
+        return counts
+
+
+def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_json: bool) -> bool:
+    """Run the benchmark and print its report; whether every text was identical where it has to be."""
+    notes = note_console()
+    node_counts = options.node_counts
+    prompts = load_prompts(options.prompts, options.limit)
+    load_before = os.getloadavg()[0]
+    loaded = load(target_options)
+    encoded = {prompt.id: encode_turn(loaded.target, prompt.turns[0]) for prompt in prompts}
+    methods: list[Method] = [TransformersGenerate(loaded.target), Drafting(loaded.plain_decoder(), PLAIN)]
+    if loaded.head is not None:
+        methods += [Drafting(loaded.decoder(nodes), f"phrase, {nodes} nodes") for nodes in node_counts]
+    folder = ResultsFolder(options.output, _identity(target_options, options, loaded))
+    missing = [
+        (prompt, each.name) for prompt in encoded for each in methods if (prompt, each.name) not in folder.results
+    ]
+    warm_up_seconds = warm_up(next(iter(encoded.values())), methods) if missing else 0.0
+    notes.print(f"warm-up took {warm_up_seconds:.1f} s and does not count; {len(missing)} answers to measure")
+    results = _run(encoded, methods, folder, options, notes)
+    summaries = summarize(results)
+    remarks = [*_load_remarks(load_before), *_difference_remarks(loaded, encoded, summaries, results)]
+    facts = {
+        "command": shlex.join(["phrasedraft", *sys.argv[1:]]),
+        **asdict(target_options),
+        "head": loaded.head_name,
+        **asdict(options),
+        "warm-up seconds": f"{warm_up_seconds:.1f}",
+        "load average before": load_before,
+        "peak resident MB": _peak_megabytes(),
+        **environment(),
+    }
+    write_report(options.output / "report.md", summaries, facts, remarks)
+    plot_speedups(options.output / "speedup.png", summaries)
+    for remark in remarks:
+        notes.print(escape(remark))
+    if as_json:
+        print_json(
+            {"methods": [each.as_dict() for each in summaries], "facts": {**facts, "output": str(options.output)}}
+        )
+    else:
+        _show(data_console(), summaries)
+    is_exact = all(each.exact_token_parity == each.num_prompts for each in summaries)
+    return is_exact or bool(loaded.target.model.dtype != torch.float32)
+
+
+def _identity(target_options: TargetOptions, options: BenchOptions, loaded: Loaded) -> dict[str, Any]:
+    """What must be the same for results to belong to one run."""
+    return {
+        **asdict(target_options),
+        "head": loaded.head.vocabulary.fingerprint if loaded.head is not None else loaded.head_name,
+        "head_weights": _weights_digest(loaded),
+        "prompts": options.prompts,
+        "max_new_tokens": options.max_new_tokens,
+        "torch_threads": torch.get_num_threads(),
+    }
+
+
+def _weights_digest(loaded: Loaded) -> str:
+    if loaded.head is None:
+        return ""
+    digest = hashlib.sha256()
+    for tensor in loaded.head.scorer.state_dict().values():
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _run(
+    encoded: Mapping[str, Sequence[int]],
+    methods: Sequence[Method],
+    folder: ResultsFolder,
+    options: BenchOptions,
+    notes: Console,
+) -> list[Result]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    total = len(encoded) * len(methods)
+    done = sum((prompt, method.name) in folder.results for prompt in encoded for method in methods)
+    shows = notes.is_terminal
+    with Progress(
+        *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=notes, disable=not shows, auto_refresh=False
+    ) as progress:
+        task = progress.add_task("answers", total=total, completed=done, rate="")
+
+        def show(result: Result) -> None:  # drawn between two answers only, so that drawing is never measured
+            progress.update(task, advance=1, rate=f"{len(result.tokens) / result.seconds:.1f} tokens/s")
+            progress.refresh()
+
+        return run_benchmark(
+            encoded,
+            methods,
+            folder,
+            max_new_tokens=options.max_new_tokens,
+            seed=options.seed,
+            on_result=show,
+        )
+
+
+def _load_remarks(load_before: float) -> list[str]:
+    if load_before <= BUSY_LOAD:
+        return []
+    return [f"the load average was {load_before:.2f} before the run: something else was running, so times are unsure"]
+
+
+def _difference_remarks(
+    loaded: Loaded, encoded: Mapping[str, Sequence[int]], summaries: Sequence[Summary], results: Sequence[Result]
+) -> list[str]:
+    """For each text that is not the one of generate(): where they part and how close the target's choice was."""
+    by_key = {(result.prompt_id, result.method): result for result in results}
+    remarks = []
+    for summary in summaries:
+        for difference in summary.differences:
+            mine = by_key[difference.prompt_id, summary.method]
+            theirs = by_key[difference.prompt_id, GENERATE]
+            parting = first_divergence(loaded.target, encoded[difference.prompt_id], theirs.tokens, mine.tokens)
+            what = (
+                f"part at token {parting.position}, top-2 gap {parting.top_two_gap:.2e}"
+                if parting is not None
+                else f"are the same but end for `{mine.finish_reason}` instead of `{theirs.finish_reason}`"
+            )
+            remarks.append(f"{difference.prompt_id}: the texts of {summary.method} and {GENERATE} {what}")
+    return remarks
+
+
+def _peak_megabytes() -> int:
+    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return kilobytes // (1024 * 1024 if sys.platform == "darwin" else 1024)
+
+
+def _show(console: Console, summaries: Sequence[Summary]) -> None:
+    for header, rows in ((SPEED_HEADER, speed_rows(summaries)), (DRAFT_HEADER, draft_rows(summaries))):
+        console.print(_table(header, rows))
+
+
+def _table(header: Row, rows: Sequence[Row]) -> Table:
+    table = Table()
+    for index, name in enumerate(header):
+        table.add_column(name, justify="right" if index else "left")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table

@@ -1,0 +1,58 @@
+"""Where output goes: data to stdout, everything else to stderr, colour and progress in terminals only."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from phrasedraft.errors import PhraseDraftError
+
+PIPED_WIDTH = 140
+"""The width of tables that go into a file or pipe."""
+
+_PACKAGE_FOLDER = str(Path(__file__).parent.parent)
+
+
+def data_console() -> Console:
+    """The console for what a verb is asked for."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPED_WIDTH)
+
+
+def note_console() -> Console:
+    """The console for progress, logs and warnings."""
+    return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PIPED_WIDTH)
+
+
+def print_json(value: Any) -> None:
+    """Write one JSON object on one line of stdout."""
+    typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def show_error(error: PhraseDraftError) -> None:
+    """Say on stderr what went wrong and what to do about it."""
+    console = note_console()
+    console.print(f"[bold red]error:[/] {escape(str(error))}", soft_wrap=True)
+    if error.hint:
+        console.print(f"[bold]hint:[/] {escape(error.hint)}", soft_wrap=True)
+
+
+def show_interrupt() -> None:
+    """Say on stderr that Ctrl-C ended the command."""
+    note_console().print("interrupted")
+
+
+def show_warning(
+    message: Warning | str,
+    category: type[Warning],  # noqa: ARG001 - the signature of `warnings.showwarning`
+    filename: str,
+    lineno: int,  # noqa: ARG001
+    file: TextIO | None = None,  # noqa: ARG001
+    line: str | None = None,  # noqa: ARG001
+) -> None:
+    """Say on stderr what this library warns about; what its dependencies warn about is not the user's to mend."""
+    if filename.startswith(_PACKAGE_FOLDER):
+        note_console().print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)

@@ -1,0 +1,119 @@
+"""From options to the objects that decode; the first module of a verb that imports a model library."""
+
+import warnings
+from dataclasses import dataclass
+
+import transformers
+
+from phrasedraft.choice import Choice
+from phrasedraft.cli.known_answer import KnownAnswerDrafter
+from phrasedraft.cli.options import ChoiceOptions, LoadOptions, StoppingOptions, TargetOptions
+from phrasedraft.decoding import Decoder, Stopping
+from phrasedraft.drafters.head_file import default_head_path
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.protocol import Drafter
+from phrasedraft.errors import OptionError
+from phrasedraft.target import EMBEDDED_NAME, TransformersTarget, load_target
+
+NO_HEAD = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loaded:
+    """A target and what drafts for it; `head` is None where nothing drafts."""
+
+    target: TransformersTarget
+    drafter: Drafter
+    head: PhraseHead | None
+    head_name: str
+
+    def decoder(self, num_draft_tokens: int) -> Decoder:
+        """Both together, drafting at most `num_draft_tokens` tokens a pass."""
+        return Decoder(self.target, self.drafter, num_draft_tokens=num_draft_tokens if self.head else 0)
+
+    def plain_decoder(self) -> Decoder:
+        """The target alone, one token a pass."""
+        return Decoder(self.target, KnownAnswerDrafter(), num_draft_tokens=0)
+
+
+def load(options: TargetOptions) -> Loaded:
+    """The target and head of a verb's options; the head is read first, so that a wrong one is refused at once."""
+    folder = head_folder(options.target, options.head)
+    head = PhraseHead.from_pretrained(folder) if folder is not None else None
+    target = load_target_quietly(options.target, options)
+    if head is not None:
+        head.check(target.identity)
+    return Loaded(
+        target=target,
+        drafter=head or KnownAnswerDrafter(),
+        head=head,
+        head_name=str(folder) if folder is not None else NO_HEAD,
+    )
+
+
+def head_folder(target: str, head: str | None) -> str | None:
+    """The folder of the head to use, None where nothing drafts; `OptionError` where the user has to say."""
+    if head == NO_HEAD:
+        return None
+    if head is not None:
+        return head
+    if target != EMBEDDED_NAME:
+        raise OptionError(
+            f"no head is known for target `{target}`; only `{EMBEDDED_NAME}` comes with one",
+            hint=f"give `--head FOLDER`, train one with `phrasedraft fit {target}`, or decode plainly: `--head none`",
+        )
+    return str(default_head_path())
+
+
+def load_target_quietly(name: str, options: LoadOptions) -> TransformersTarget:
+    """The target, without the progress bars and messages of the libraries that load it."""
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return load_target(
+        name,
+        dtype=options.dtype,
+        device=options.device,
+        attn_implementation=options.attn_implementation,
+        revision=options.revision,
+        trust_remote_code=options.trust_remote_code,
+        packed=options.packed,
+    )
+
+
+def choice_of(options: ChoiceOptions) -> Choice:
+    """How to choose tokens; warns where an option has no effect."""
+    choice = Choice(
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        repetition_penalty=options.repetition_penalty,
+        seed=options.seed,
+    )
+    unused = [
+        f"--{name.replace('_', '-')}" for name in ("top_k", "top_p", "seed") if getattr(options, name) is not None
+    ]
+    if choice.is_greedy and unused:
+        warnings.warn(f"without `--temperature` above 0, {', '.join(unused)} has no effect", stacklevel=1)
+    return choice
+
+
+def stopping_of(options: StoppingOptions) -> Stopping:
+    """When to stop."""
+    return Stopping(
+        max_new_tokens=options.max_new_tokens,
+        min_new_tokens=options.min_new_tokens,
+        stop_strings=tuple(options.stop or ()),
+        ignore_eos=options.ignore_eos,
+    )
+
+
+def encode_turn(target: TransformersTarget, text: str) -> list[int]:
+    """The ids of one user message: in the chat template where there is one, as plain text otherwise."""
+    if has_chat_template(target):
+        return target.encode_chat([{"role": "user", "content": text}])
+    return target.encode(text)
+
+
+def has_chat_template(target: TransformersTarget) -> bool:
+    """Whether the target's tokenizer can write a conversation."""
+    return bool(getattr(target.tokenizer, "chat_template", None))
