@@ -96,7 +96,7 @@ def mine_phrases(answers: Sequence[Sequence[int]], pieces: TokenPieces, settings
 def _corpus(answers: Sequence[Sequence[int]], vocab_size: int) -> _Corpus:
     lengths = np.array([len(answer) for answer in answers], dtype=np.int64)
     if not lengths.sum():
-        raise DataError("there are no answers to mine phrases from", hint="write some with `phrasedraft corpus`")
+        raise DataError("there are no answers to mine phrases from", hint="write some with `phrasedraft fit`")
     tokens = np.concatenate([np.asarray(answer, dtype=np.int64) for answer in answers])
     unknown = (tokens < 0) | (tokens >= vocab_size)
     if unknown.any():

@@ -165,7 +165,7 @@ class PhraseVocabulary:
         return cls(table)
 
 
-_HINT = "copy the file again, or mine the vocabulary anew with `phrasedraft vocabulary`"
+_HINT = "copy the file again, or mine the vocabulary anew with `phrasedraft fit`"
 
 
 @dataclass(frozen=True)
