@@ -4,12 +4,12 @@ import pickle
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from synthetic import HIDDEN, SyntheticTarget, make_head
 
 from phrasedraft.drafters import head_file
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import HeadFileError
+from synthetic import HIDDEN, SyntheticTarget, make_head
 
 PHRASES = [(5,), (5, 6, 7), (8,), (9, 9)]
 
@@ -88,7 +88,10 @@ FAULTS = {
         "truncated or not a safetensors file",
     ),
     "weights empty": (lambda f: (f / "model.safetensors").write_bytes(b""), "truncated or not a safetensors file"),
-    "no phrase table": (lambda f: rewrite(f, lambda t: t.pop("phrase_tokens")), "no `phrase_tokens`: without the phrase"),
+    "no phrase table": (
+        lambda f: rewrite(f, lambda t: t.pop("phrase_tokens")),
+        "no `phrase_tokens`: without the phrase",
+    ),
     "another number of phrases": (
         lambda f: rewrite(f, lambda t: t.update(phrase_tokens=t["phrase_tokens"][:3].clone())),
         "of shape \\(3, 3\\), `config.json` says int32 of \\(4, 3\\)",
@@ -162,7 +165,7 @@ def test_weights_that_do_not_fit_fp16_are_refused_before_anything_is_written(tmp
     head = make_head(PHRASES)
     with torch.no_grad():
         head.scorer.mix.weight[0, 0] = 1e6
-    with pytest.raises(HeadFileError, match="`mix.weight` does not fit"):
+    with pytest.raises(HeadFileError, match=r"`mix\.weight` does not fit"):
         head.save_pretrained(tmp_path / "head")
     assert not (tmp_path / "head").exists()
 

@@ -3,13 +3,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from synthetic import HIDDEN, VOCAB, SyntheticTarget, head_config, make_head
 
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget, Drafter
 from phrasedraft.errors import HeadMismatchError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.protocol import TargetIdentity
+from synthetic import HIDDEN, VOCAB, SyntheticTarget, head_config, make_head
 
 PHRASES = [(5,), (5, 6), (5, 6, 7), (8,), (9, 9), (10,), (5, 11)]
 WIDE = DraftBudget(num_draft_tokens=64, max_depth=8)
@@ -75,7 +75,9 @@ def test_a_chain_is_the_best_path_and_may_be_longer_than_what_a_tree_of_its_size
     assert tree.best_chain().num_draft_tokens < 3
 
 
-@pytest.mark.parametrize("budget", [DraftBudget(num_draft_tokens=0, max_depth=4), DraftBudget(num_draft_tokens=4, max_depth=0)])
+@pytest.mark.parametrize(
+    "budget", [DraftBudget(num_draft_tokens=0, max_depth=4), DraftBudget(num_draft_tokens=4, max_depth=0)]
+)
 def test_no_budget_drafts_nothing(budget):
     head = make_head(PHRASES)
     assert head.propose(state_of(head), budget).num_draft_tokens == 0

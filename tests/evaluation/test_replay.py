@@ -2,13 +2,13 @@ from dataclasses import dataclass, field
 
 import pytest
 import torch
-from synthetic import SyntheticTarget, answer_of, make_head, recorded
 
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import DataError
 from phrasedraft.evaluation.replay import RecordedAnswer, replay
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.tree.draft_tree import DraftTree
+from synthetic import SyntheticTarget, answer_of, make_head, recorded
 
 WIDE = DraftBudget(num_draft_tokens=16, max_depth=8)
 
@@ -21,7 +21,7 @@ class ScriptedDrafter:
     reach: int
     calls: list = field(default_factory=list)
     name: str = "scripted"
-    features: FeatureSpec = FeatureSpec()
+    features: FeatureSpec = field(default_factory=FeatureSpec)
 
     def begin(self, prompt, committed, hidden, embed):
         self.calls.append(("begin", tuple(prompt), committed, hidden.tolist()))

@@ -6,7 +6,6 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
-from synthetic import EOS, SyntheticTarget, answer_of, write_corpus
 
 from phrasedraft.errors import DataError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
@@ -14,6 +13,7 @@ from phrasedraft.target.features import FeatureSpec
 from phrasedraft.training.corpus import is_held_out, read_corpora
 from phrasedraft.training.examples import make_examples
 from phrasedraft.training.traces import ANSWERS_PER_SHARD, check_traces, collect_traces, read_traces
+from synthetic import EOS, SyntheticTarget, answer_of, write_corpus
 
 GOOD = {"id": "a", "prompt": [1, 3], "response": [5, 6]}
 SPEC = FeatureSpec()

@@ -63,6 +63,14 @@ class PrefixSoftmax(nn.Module):
             lines[level, depth] = level
         return lines
 
+    def followers(self) -> list[Tensor]:
+        """The children of each phrase, and of the empty prefix at the end."""
+        num_phrases = len(self.parents)
+        lists: list[list[int]] = [[] for _ in range(num_phrases + 1)]
+        for phrase, parent in enumerate(self.parents.tolist()):
+            lists[parent].append(phrase)
+        return [torch.tensor(line, dtype=torch.long) for line in lists]
+
 
 def _parents(trie: PhraseTrie) -> list[int]:
     """The longest proper prefix of each phrase that is a phrase itself, -1 where there is none."""

@@ -20,6 +20,6 @@ def calibrate(scorer: PhraseScorer, normaliser: PrefixSoftmax, examples: Example
         rows = slice(start, start + ROWS_AT_ONCE)
         scores = scorer(examples.hidden[rows], embedding(examples.tokens[rows]))
         for index, temperature in enumerate(TEMPERATURES):
-            value = loss(scores / temperature, examples.longest[rows], examples.open_ended[rows])
+            value = loss.dense(scores / temperature, examples.longest[rows], examples.open_ended[rows])
             totals[index] += value * len(scores)
     return TEMPERATURES[int(totals.argmin())]

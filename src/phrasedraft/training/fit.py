@@ -19,7 +19,7 @@ from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.replay import replay
-from phrasedraft.phrases.mining import MiningSettings, mine_phrases
+from phrasedraft.phrases.mining import MiningSettings
 from phrasedraft.phrases.pieces import TokenPieces
 from phrasedraft.phrases.spelling import Tokenizer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
@@ -33,6 +33,7 @@ from phrasedraft.training.examples import EmbeddingTable, make_examples
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.traces import FeatureSource, Trace
 from phrasedraft.training.trainer import Trainer, TrainingSettings
+from phrasedraft.training.vocabulary import mine
 
 
 @runtime_checkable
@@ -139,7 +140,7 @@ def fit(
     return FitResult(head=head, replayed=tables, history=history)
 
 
-def summary(stats: DecodingStats) -> dict[str, float]:
+def summary(stats: DecodingStats) -> dict[str, float | int]:
     """The figures of a replay that reports show."""
     return {
         "tokens_per_pass": round(stats.mean_acceptance_length, 4),
@@ -154,7 +155,7 @@ def _mine(target: FitTarget, traces: Sequence[Trace], settings: MiningSettings, 
     if target.tokenizer is None:
         raise OptionError("the target was given without a tokenizer, which mining needs to see words")
     pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
-    vocabulary = mine_phrases([trace.tokens for trace in traces], pieces, settings)
+    vocabulary = mine([trace.tokens for trace in traces], pieces, settings)
     console.print(f"vocabulary: {len(vocabulary):,} phrases of up to {vocabulary.max_tokens} tokens")
     return vocabulary
 

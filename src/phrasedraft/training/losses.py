@@ -1,11 +1,13 @@
 """What the phrase head is trained on: every phrase the true text begins with, and where it leaves the phrases."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from phrasedraft.drafters.phrase_head import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import OptionError
 
@@ -26,43 +28,137 @@ class LossSettings:
             raise OptionError(f"loss weights are {self.longest} and {self.mass}, they may not be negative nor both 0")
 
 
+@dataclass(frozen=True)
+class Choices:
+    """The choices among siblings that lead to the longest phrase of each row, ordered by node.
+
+    At `nodes[i]` (a phrase, or the number of phrases for the empty prefix) row `rows[i]` goes on to `phrases[i]`, child
+    number `picks[i]` there; or it leaves, and they are -1 and the number of children.
+    """
+
+    rows: Int[Tensor, " choice"]
+    nodes: Int[Tensor, " choice"]
+    phrases: Int[Tensor, " choice"]
+    picks: Int[Tensor, " choice"]
+    weights: Float[Tensor, " choice"]
+
+
 class PhraseLoss:
-    """The loss of one batch, given how the phrases begin with one another."""
+    """The loss of one batch, given how the phrases begin with one another.
+
+    Only the scores that the true phrases were chosen against are computed, a third of them or fewer; `dense` computes
+    the same from all scores.
+    """
 
     def __init__(self, normaliser: PrefixSoftmax, settings: LossSettings) -> None:
         self._normaliser = normaliser
         self._settings = settings
         self._paths = normaliser.paths()
+        self._children = normaliser.followers()
+        self._num_children = torch.tensor([len(children) for children in self._children])
+        self._rank = torch.zeros(len(self._paths), dtype=torch.long)
+        for children in self._children:
+            self._rank[children] = torch.arange(len(children))
 
     def __call__(
+        self,
+        scorer: PhraseScorer,
+        trunk: Float[Tensor, "batch trunk"],
+        longest: Int[Tensor, " batch"],
+        open_ended: Bool[Tensor, " batch"],
+    ) -> Float[Tensor, ""]:
+        """The weighted mean over the batch; leaving the phrases does not count where the text is cut off there."""
+        choices = self.choices(longest, open_ended)
+        weight, bias = scorer.output.weight, scorer.output.bias
+        loss: Tensor = _SiblingCrossEntropy.apply(trunk, weight, bias, choices, self._children)  # type: ignore[no-untyped-call]
+        return loss / len(longest)
+
+    def dense(
         self,
         scores: Float[Tensor, "batch phrase"],
         longest: Int[Tensor, " batch"],
         open_ended: Bool[Tensor, " batch"],
     ) -> Float[Tensor, ""]:
-        """The weighted mean over the batch; the step out of the phrases is left out where the text is cut off there."""
-        log_choices, log_stop = self._log_steps(scores, longest)
-        log_masses = log_choices.cumsum(dim=1)
-        on_path = self._path(longest) >= 0
-        longest_term = log_choices.sum(dim=1) + torch.where(open_ended, 0.0, log_stop)
-        num_prefixes = on_path.sum(dim=1).clamp(min=1)
-        mass_term = torch.where(on_path, log_masses, 0.0).sum(dim=1) / num_prefixes
-        return -(self._settings.longest * longest_term + self._settings.mass * mass_term).mean()
+        """The same loss from the scores of all phrases."""
+        choices = self.choices(longest, open_ended)
+        log_sums = self._normaliser.log_sums(scores)[choices.rows, choices.nodes]
+        picked = torch.where(choices.phrases >= 0, scores[choices.rows, choices.phrases], 0.0)
+        return ((log_sums - picked) * choices.weights).sum() / len(longest)
 
-    def _path(self, longest: Int[Tensor, " batch"]) -> Int[Tensor, "batch level"]:
-        """The phrases the continuation begins with, shortest first, padded with -1."""
-        if not len(self._paths):
-            return torch.full((len(longest), 1), -1)
-        return torch.where((longest >= 0)[:, None], self._paths[longest.clamp(min=0)], -1)
+    def choices(self, longest: Int[Tensor, " batch"], open_ended: Bool[Tensor, " batch"]) -> Choices:
+        """Each row's choices from the empty prefix down to its longest phrase, and that it leaves there."""
+        root = len(self._paths)
+        path = torch.full((len(longest), self._paths.shape[1] + 2), -1, dtype=torch.long)
+        path[:, 0] = root
+        known = longest >= 0  # where nothing fits, the one choice is to leave at once
+        path[known, 1:-1] = self._paths[longest[known]]
+        nodes, following = path[:, :-1], path[:, 1:]
+        leaves = following < 0
+        counts = (nodes >= 0) & (self._num_children[nodes] > 0) & ~(leaves & open_ended[:, None])
+        rows, steps = counts.nonzero(as_tuple=True)
+        order = nodes[rows, steps].argsort(stable=True)
+        rows, steps = rows[order], steps[order]
+        phrases, leaving, at = following[rows, steps], leaves[rows, steps], nodes[rows, steps]
+        num_prefixes = (following >= 0).sum(dim=1)[rows].clamp(min=1)
+        share = torch.where(leaving, 0.0, 1 - steps / num_prefixes)
+        return Choices(
+            rows=rows,
+            nodes=at,
+            phrases=phrases,
+            picks=torch.where(leaving, self._num_children[at], self._rank[phrases]),
+            weights=self._settings.longest + self._settings.mass * share,
+        )
 
-    def _log_steps(
-        self, scores: Float[Tensor, "batch phrase"], longest: Int[Tensor, " batch"]
-    ) -> tuple[Float[Tensor, "batch level"], Float[Tensor, " batch"]]:
-        """The log-probability of each true choice among siblings (0 in padding), and of leaving after the longest."""
-        path = self._path(longest)
-        log_sums = self._normaliser.log_sums(scores)
-        root = log_sums.shape[1] - 1
-        before = torch.cat([torch.full_like(path[:, :1], root), path[:, :-1]], dim=1)
-        steps = scores.gather(1, path.clamp(min=0)) - log_sums.gather(1, before.clamp(min=0))
-        last = torch.where(longest >= 0, longest, root)
-        return torch.where(path >= 0, steps, 0.0), -log_sums.gather(1, last[:, None])[:, 0]
+
+class _SiblingCrossEntropy(torch.autograd.Function):
+    """The weighted sum of -log(probability) of choices, with gradients worked out group by group on the way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,  # torch gives it no type
+        trunk: Float[Tensor, "batch trunk"],
+        weight: Float[Tensor, "phrase trunk"],
+        bias: Float[Tensor, " phrase"],
+        choices: Choices,
+        children: list[Tensor],  # of many lengths
+    ) -> Float[Tensor, ""]:
+        gradients = torch.zeros_like(trunk), torch.zeros_like(weight), torch.zeros_like(bias)
+        total = trunk.new_zeros(())
+        nodes, sizes = torch.unique_consecutive(choices.nodes, return_counts=True)
+        start = 0
+        for node, size in zip(nodes.tolist(), sizes.tolist(), strict=True):
+            group = slice(start, start + size)
+            start += size
+            total += _group(trunk, weight, bias, choices, group, children[node], gradients)
+        ctx.save_for_backward(*gradients)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Float[Tensor, ""]) -> tuple[Tensor | None, ...]:
+        trunk, weight, bias = ctx.saved_tensors
+        return gradient * trunk, gradient * weight, gradient * bias, None, None
+
+
+def _group(
+    trunk: Float[Tensor, "batch trunk"],
+    weight: Float[Tensor, "phrase trunk"],
+    bias: Float[Tensor, " phrase"],
+    choices: Choices,
+    group: slice,
+    children: Int[Tensor, " child"],
+    gradients: tuple[Float[Tensor, "batch trunk"], Float[Tensor, "phrase trunk"], Float[Tensor, " phrase"]],
+) -> Float[Tensor, ""]:
+    """The loss of the choices at one node; adds to the gradients of trunk, weight and bias."""
+    rows, picks, weights = choices.rows[group], choices.picks[group], choices.weights[group]
+    states, siblings = trunk[rows], weight[children]
+    scores = torch.addmm(bias[children], states, siblings.t())
+    log_probabilities = torch.nn.functional.pad(scores, (0, 1)).log_softmax(dim=1)  # the last choice is to leave
+    each = torch.arange(len(rows))
+    loss = -(log_probabilities[each, picks] * weights).sum()
+    slope = log_probabilities.exp_()
+    slope[each, picks] -= 1
+    slope = slope[:, :-1] * weights[:, None]
+    gradients[0].index_add_(0, rows, slope @ siblings)
+    gradients[1].index_add_(0, children, slope.t() @ states)
+    gradients[2].index_add_(0, children, slope.sum(dim=0))
+    return loss

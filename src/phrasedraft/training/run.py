@@ -42,7 +42,7 @@ def run_epochs(
                 progress.update(task, advance=1, loss=f"loss {loss:.3f}")
             scorer = trainer.trained()
             stats = replayed(scorer)
-            history.append(_line(epoch, losses, stats))
+            history.append(_line(losses, stats))
             if history[-1]["tokens_per_pass"] >= max(line["tokens_per_pass"] for line in history):
                 best = scorer
             save_checkpoint(checkpoint, key, trainer, history, best.state_dict())
@@ -55,9 +55,8 @@ def run_epochs(
     return best, history
 
 
-def _line(epoch: int, losses: Sequence[float], stats: DecodingStats) -> dict[str, float]:
+def _line(losses: Sequence[float], stats: DecodingStats) -> dict[str, float]:
     return {
-        "epoch": epoch + 1,
         "loss": round(sum(losses) / max(len(losses), 1), 4),
         "tokens_per_pass": round(stats.mean_acceptance_length, 4),
         "landing": round(stats.landing, 4),

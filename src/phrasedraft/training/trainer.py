@@ -123,7 +123,8 @@ class Trainer:
         if self.settings.input_noise:
             hidden = hidden + self.settings.input_noise * torch.randn_like(hidden)
             embedding = embedding + self.settings.input_noise * torch.randn_like(embedding)
-        loss = self._loss(self.scorer(hidden, embedding), self.examples.longest[rows], self.examples.open_ended[rows])
+        trunk = self.scorer.trunk(hidden, embedding)
+        loss = self._loss(self.scorer, trunk, self.examples.longest[rows], self.examples.open_ended[rows])
         self._optimizer.zero_grad()
         torch.autograd.backward(loss)
         torch.nn.utils.clip_grad_norm_(self.scorer.parameters(), self.settings.max_gradient_norm)
