@@ -1,0 +1,59 @@
+"""Replay and live decoding agree to the token: the same passes, the same trees, the same accepted tokens."""
+
+import pytest
+import torch
+
+from kit import plain, target_of
+from phrasedraft import Decoder, Stopping
+from phrasedraft.drafters.head_file import HeadConfig
+from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.protocol import DraftBudget
+from phrasedraft.evaluation.replay import RecordedAnswer, replay
+from phrasedraft.phrases.vocabulary import PhraseVocabulary
+from phrasedraft.target.features import FeatureSpec
+
+PROMPTS = ([5, 9, 17], [3, 3, 8, 21, 4], [40])
+LIMIT = 48
+
+
+def head_for(target, answers, layers):
+    """An untrained head whose phrases come from the answers, so that some drafts land and others do not."""
+    phrases = {tuple(a[i : i + n]) for a in answers for i in range(0, len(a), 2) for n in (1, 2, 4)}
+    vocabulary = PhraseVocabulary.from_phrases(sorted(phrases))
+    hidden = target.identity.hidden_size
+    torch.manual_seed(0)
+    scorer = PhraseScorer(
+        feature_size=hidden * len(layers), hidden_size=hidden, num_phrases=len(vocabulary), trunk_width=32
+    )
+    config = HeadConfig(
+        target_name="tiny",
+        target_hidden_size=hidden,
+        target_vocab_size=target.identity.vocab_size,
+        target_layers=layers,
+        trunk_width=32,
+    )
+    return PhraseHead(scorer=scorer, vocabulary=vocabulary, config=config)
+
+
+@pytest.mark.parametrize("layers", [(-1,), (1, -1)])
+@pytest.mark.parametrize("num_draft_tokens", [1, 6, 40])
+def test_replay_counts_what_the_decoding_loop_counts(num_draft_tokens, layers):
+    target = target_of("llama")
+    stopping = Stopping(max_new_tokens=LIMIT)
+    answers = [plain(target, stopping=stopping, prompt=prompt).tokens for prompt in PROMPTS]
+    head = head_for(target, answers, layers)
+    landed = 0
+    for prompt, answer in zip(PROMPTS, answers, strict=True):
+        live = Decoder(target, head, num_draft_tokens=num_draft_tokens).generate(prompt, stopping=stopping)
+        assert list(live.tokens) == list(answer)
+        text = torch.tensor([[*prompt, *answer]])
+        rows = target.hidden_rows(text, torch.ones_like(text), FeatureSpec(layers=layers))[0, len(prompt) - 1 :]
+        recorded = RecordedAnswer(prompt=prompt, tokens=answer, hidden=rows, max_new_tokens=LIMIT)
+        budget = DraftBudget(num_draft_tokens=num_draft_tokens, max_depth=LIMIT)
+        replayed = replay(head, [recorded], budget, target.embed)
+        counted = ("num_passes", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_landings")
+        assert {n: getattr(replayed, n) for n in counted} == {n: getattr(live.stats, n) for n in counted}
+        assert replayed.num_accepted_tokens_per_pos == live.stats.num_accepted_tokens_per_pos
+        assert replayed.num_generated_tokens == live.stats.num_generated_tokens
+        landed += replayed.num_landings
+    assert landed > 0
