@@ -121,10 +121,11 @@ def build_model(family: str, *, attn_implementation: str | None = None, **change
     tokens = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
     config = getattr(transformers, name)(**{"vocab_size": VOCAB_SIZE, **tokens, **arguments, **changes})
     kind = attn_implementation or ("eager" if family in WITHOUT_SDPA else "sdpa")
-    torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config, attn_implementation=kind)
     gain, salt = DRAWS[family]
-    _enliven(model, gain=gain, salt=salt)
+    with torch.inference_mode(False), torch.no_grad():
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(config, attn_implementation=kind)
+        _enliven(model, gain=gain, salt=salt)
     return model.eval()
 
 
@@ -138,7 +139,6 @@ def tiny_model(
     )
 
 
-@torch.no_grad()
 def _enliven(model: PreTrainedModel, *, gain: float, salt: str) -> None:
     embedding, head = model.get_input_embeddings().weight, model.get_output_embeddings().weight
     convolutions = {id(module.weight) for module in model.modules() if isinstance(module, nn.Conv1d)}

@@ -54,12 +54,15 @@ def packed_view(model: PreTrainedModel, *, wanted: bool = True) -> PackedView:
 
 
 def stamp(model: PreTrainedModel) -> tuple[int, ...]:
-    """Changes whenever a parameter is replaced or written to, or a module is added: then a view is out of date."""
+    """Changes whenever a parameter is replaced or written to, or a module is added: then a view is out of date.
+
+    A model that was made under `torch.inference_mode()` has parameters that do not count what is written to them.
+    """
     parameters = list(model.parameters())
     return (
         sum(1 for _ in model.modules()),
         hash(tuple(id(parameter) for parameter in parameters)),
-        sum(parameter._version for parameter in parameters),
+        sum(parameter._version for parameter in parameters if not parameter.is_inference()),
     )
 
 
