@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
@@ -35,6 +36,8 @@ VERBS = {
 class LazyGroup(TyperGroup):
     """Knows its verbs by name and imports one only when it is called, so that `--help` needs no model library."""
 
+    _arguments: tuple[str, ...] = ()
+
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - what the parser calls
         """The verbs, in the order a newcomer meets them."""
         return list(VERBS)
@@ -49,6 +52,7 @@ class LazyGroup(TyperGroup):
         """The verb itself, with its own options."""
         self.commands = {name: self.get_command(ctx, name) for name in VERBS}  # where typos look for a neighbour
         name, _, rest = super().resolve_command(ctx, args)
+        self._arguments = tuple(rest)
         function = getattr(import_module(f"phrasedraft.cli.{name}"), str(name))
         return name, _command(str(name), function), rest
 
@@ -58,12 +62,24 @@ class LazyGroup(TyperGroup):
             warnings.showwarning = show_warning
             try:
                 return super().invoke(ctx)
+            except typer.BadParameter as error:
+                _name_value(error, self._arguments)
+                raise
             except PhraseDraftError as error:
                 show_error(error)
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
                 show_interrupt()
                 raise typer.Exit(130) from None
+
+
+def _name_value(error: Any, arguments: Sequence[str]) -> None:
+    """Put the refused value of an option into the parser's message, which may leave it out."""
+    for option in getattr(error.param, "opts", ()):
+        for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+            name, equals, value = argument.partition("=")
+            if name == option:
+                error.message = f"`{value if equals else following}`: {error.message}"
 
 
 def _command(name: str, function: Any, **settings: Any) -> Any:

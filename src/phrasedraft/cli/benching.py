@@ -1,9 +1,9 @@
 """What `phrasedraft bench` does: set up the methods, run them with progress, write and show the report."""
 
 import hashlib
-import os
 import resource
 import shlex
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -38,7 +38,7 @@ from phrasedraft.evaluation.report import (
 )
 
 BUSY_LOAD = 0.5
-"""A load average above this before the run means that something else is running."""
+"""A load average this far above the threads in use means that something else is running."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,6 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
     notes = note_console()
     node_counts = options.node_counts
     prompts = load_prompts(options.prompts, options.limit)
-    load_before = os.getloadavg()[0]
     loaded = load(target_options)
     encoded = {prompt.id: encode_turn(loaded.target, prompt.turns[0]) for prompt in prompts}
     methods: list[Method] = [TransformersGenerate(loaded.target), Drafting(loaded.plain_decoder(), PLAIN)]
@@ -86,14 +85,14 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
     notes.print(f"warm-up took {warm_up_seconds:.1f} s and does not count; {len(missing)} answers to measure")
     results = _run(encoded, methods, folder, options, notes)
     summaries = summarize(results)
-    remarks = [*_load_remarks(load_before), *_difference_remarks(loaded, encoded, summaries, results)]
+    remarks = [*_load_remarks(results), *_difference_remarks(loaded, encoded, summaries, results)]
     facts = {
         "command": shlex.join(["phrasedraft", *sys.argv[1:]]),
         **asdict(target_options),
         "head": loaded.head_name,
         **asdict(options),
         "warm-up seconds": f"{warm_up_seconds:.1f}",
-        "load average before": load_before,
+        "load average while measuring": f"{_median_load(results):.2f}",
         "peak resident MB": _peak_megabytes(),
         **environment(),
     }
@@ -162,10 +161,17 @@ def _run(
         )
 
 
-def _load_remarks(load_before: float) -> list[str]:
-    if load_before <= BUSY_LOAD:
+def _median_load(results: Sequence[Result]) -> float:
+    return statistics.median(result.load_average for result in results)
+
+
+def _load_remarks(results: Sequence[Result]) -> list[str]:
+    load, own = _median_load(results), torch.get_num_threads()
+    if load <= own + BUSY_LOAD:
         return []
-    return [f"the load average was {load_before:.2f} before the run: something else was running, so times are unsure"]
+    return [
+        f"the load average was {load:.1f}, this run alone makes {own}: something else was running, times are unsure"
+    ]
 
 
 def _difference_remarks(
@@ -201,7 +207,7 @@ def _show(console: Console, summaries: Sequence[Summary]) -> None:
 def _table(header: Row, rows: Sequence[Row]) -> Table:
     table = Table()
     for index, name in enumerate(header):
-        table.add_column(name, justify="right" if index else "left")
+        table.add_column(name, justify="right" if index else "left", no_wrap=not index)
     for row in rows:
         table.add_row(*map(escape, row))
     return table
