@@ -1,5 +1,7 @@
 """How the scores of phrases become probabilities, when phrases begin with one another."""
 
+from itertools import accumulate
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -23,44 +25,50 @@ class PrefixSoftmax(nn.Module):
 
     parents: Tensor
     groups: Tensor
+    joined: Tensor
+    order: Tensor
+    places: Tensor
+    parent_places: Tensor
 
     def __init__(self, trie: PhraseTrie) -> None:
         super().__init__()
         parents = _parents(trie)
+        levels = _levels(parents)
         heads = sorted(set(parents))
-        self.register_buffer("parents", torch.tensor(parents, dtype=torch.long), persistent=False)
-        # The group of children of each phrase, of the empty prefix at the end; `num_groups` where it has none.
         group = {parent: index for index, parent in enumerate(heads)}
         self.num_groups = len(heads)
-        followers = [group.get(phrase, self.num_groups) for phrase in range(len(parents))]
-        self.register_buffer(
-            "groups", torch.tensor([*followers, group.get(-1, self.num_groups)], dtype=torch.long), persistent=False
-        )
-        self.levels = [torch.tensor(level, dtype=torch.long) for level in _levels(parents)]
+        # The group of children of each phrase and, at the end, of the empty prefix; `num_groups` where there are none.
+        self._keep("parents", parents)
+        self._keep("groups", [group.get(node, self.num_groups) for node in [*range(len(parents)), -1]])
+        self._keep("joined", [group[parent] for parent in parents])
+        # Phrases with shallow ones first, so that a level is a slice, and where in this order each phrase is.
+        self._keep("order", [phrase for level in levels for phrase in level])
+        self._keep("places", torch.argsort(self.order).tolist())
+        self._keep("parent_places", self.places[self.parents[self.order]].tolist())
+        ends = list(accumulate(map(len, levels)))
+        self.levels = [slice(end - len(level), end) for level, end in zip(levels, ends, strict=True)]
 
     def log_sums(self, scores: Float[Tensor, "batch phrase"]) -> Float[Tensor, "batch node"]:
         """The log of each node's normaliser: node i is phrase i, the last node the empty prefix."""
-        weights = scores.clamp(max=SCORE_LIMIT).exp()
-        sums = scores.new_ones((len(scores), self.num_groups + 1))
-        sums = sums.index_add(1, self.groups[self.parents], weights)
-        return sums.log()[:, self.groups]
+        return self._log_group_sums(scores.clamp(max=SCORE_LIMIT))[:, self.groups]
 
     def forward(self, scores: Float[Tensor, "batch phrase"]) -> Float[Tensor, "batch phrase"]:
         """The probability of each phrase to be the longest one that fits; the rest to 1 is "none of them"."""
-        log_sums = self.log_sums(scores)
-        choice = (scores.clamp(max=SCORE_LIMIT) - log_sums[:, self.parents]).exp()
-        reach = choice.clone()
+        scores = scores.clamp(max=SCORE_LIMIT)
+        log_sums = self._log_group_sums(scores)
+        reach = (scores - log_sums[:, self.joined]).exp()[:, self.order]
         for level in self.levels[1:]:
-            reach[:, level] = choice[:, level] * reach[:, self.parents[level]]
-        return reach * (-log_sums[:, :-1]).exp()
+            reach[:, level] *= reach[:, self.parent_places[level]]
+        return reach[:, self.places] * (-log_sums).exp()[:, self.groups[:-1]]
 
     def paths(self) -> Int[Tensor, "phrase level"]:
         """For each phrase, the phrases it begins with, itself included, shortest first; padded with -1."""
         lines = torch.full((len(self.parents), max(len(self.levels), 1)), -1, dtype=torch.long)
         for depth, level in enumerate(self.levels):
+            phrases = self.order[level]
             if depth:
-                lines[level] = lines[self.parents[level]]
-            lines[level, depth] = level
+                lines[phrases] = lines[self.parents[phrases]]
+            lines[phrases, depth] = phrases
         return lines
 
     def followers(self) -> list[Tensor]:
@@ -70,6 +78,15 @@ class PrefixSoftmax(nn.Module):
         for phrase, parent in enumerate(self.parents.tolist()):
             lists[parent].append(phrase)
         return [torch.tensor(line, dtype=torch.long) for line in lists]
+
+    def _log_group_sums(self, scores: Float[Tensor, "batch phrase"]) -> Float[Tensor, "batch group"]:
+        """The log of each group's sum and of 1 for leaving; the last group is the empty one."""
+        sums = scores.new_ones((len(scores), self.num_groups + 1))
+        return sums.index_add(1, self.joined, scores.exp()).log()
+
+    def _keep(self, name: str, values: list[int]) -> None:
+        """Keep a list as a tensor that moves with the module and is not saved with it."""
+        self.register_buffer(name, torch.tensor(values, dtype=torch.long), persistent=False)
 
 
 def _parents(trie: PhraseTrie) -> list[int]:
