@@ -8,8 +8,10 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import logging
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
+import jaxtyping
 import pytest
 import torch
 
@@ -36,3 +38,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "slow" in item.keywords:
             item.add_marker(skip)
+
+
+@pytest.fixture
+def without_type_checks() -> Iterator[None]:
+    """What a user sees, whose calls are not checked against the annotations."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)

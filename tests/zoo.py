@@ -130,13 +130,9 @@ def build_model(family: str, *, attn_implementation: str | None = None, **change
 
 
 @cache
-def tiny_model(
-    family: str, attn_implementation: str | None = None, vocab_size: int = VOCAB_SIZE, eos_token_id: int | None = None
-) -> PreTrainedModel:
+def tiny_model(family: str, attn_implementation: str | None = None, **changes: Any) -> PreTrainedModel:
     """A model of the family, the same object for every test, so none may change it."""
-    return build_model(
-        family, attn_implementation=attn_implementation, vocab_size=vocab_size, eos_token_id=eos_token_id
-    )
+    return build_model(family, attn_implementation=attn_implementation, **changes)
 
 
 def _enliven(model: PreTrainedModel, *, gain: float, salt: str) -> None:
