@@ -167,8 +167,10 @@ def target_of(family: str = "llama", attn_implementation: str | None = None, **c
 
 def generated(model: Any, prompt: Sequence[int], max_new_tokens: int, **arguments: Any) -> list[int]:
     """The new tokens of transformers' own `generate()`."""
+    tokens = torch.tensor([list(prompt)])
     output = model.generate(
-        torch.tensor([list(prompt)]),
+        tokens,
+        attention_mask=torch.ones_like(tokens),  # else transformers masks prompt tokens that are the pad token
         **{"max_new_tokens": max_new_tokens, "do_sample": False, "pad_token_id": 0, **arguments},
     )
     return output[0, len(prompt) :].tolist()

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from phrasedraft.errors import OptionError, PromptError, TargetError
@@ -21,7 +21,7 @@ from phrasedraft.target.sequence import TransformersSequence
 
 
 class TransformersTarget:
-    """A transformers causal language model, used as it is: any dtype, device, quantisation or adapter.
+    """A transformers causal language model, used as it is: any dtype, device, quantisation or (PEFT) adapter.
 
     `packed` lets a float32 model on the CPU run with its linears packed once, in modules of our own (`notes` says
     where that does not apply). Unless `check` is False, a few small passes at the start find out what this model can
@@ -30,7 +30,7 @@ class TransformersTarget:
 
     def __init__(
         self,
-        model: PreTrainedModel,
+        model: nn.Module,
         tokenizer: PreTrainedTokenizerBase | None = None,
         *,
         packed: bool = True,
@@ -184,18 +184,23 @@ def _fingerprint(tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> str:
     return hashlib.sha256(json.dumps(entries, ensure_ascii=True).encode()).hexdigest()
 
 
-def _decoder_of(model: PreTrainedModel) -> PreTrainedModel:
+def _decoder_of(model: nn.Module) -> PreTrainedModel:
     """The causal model itself, out of its adapter wrapper, or the reason why it cannot be a target."""
     unwrap = getattr(model, "get_base_model", None)
     if callable(unwrap):
-        if any(getattr(config, "is_prompt_learning", False) for config in model.peft_config.values()):
+        adapters: Any = model.peft_config
+        if any(getattr(config, "is_prompt_learning", False) for config in adapters.values()):
             raise TargetError(
                 "the adapter adds virtual tokens in front of the prompt, which phrasedraft does not support",
                 hint="use an adapter that changes layers (LoRA and its kin)",
             )
         model = unwrap()
     name = type(model).__name__
-    if model.config.is_encoder_decoder or model.get_output_embeddings() is None:
+    if (
+        not isinstance(model, PreTrainedModel)
+        or model.config.is_encoder_decoder
+        or model.get_output_embeddings() is None
+    ):
         raise TargetError(
             f"`{name}` is not a decoder-only language model with a language-model head",
             hint="load it with `AutoModelForCausalLM`",
