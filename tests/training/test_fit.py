@@ -8,11 +8,11 @@ from rich.console import Console
 
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.errors import DataError, OptionError
-from phrasedraft.phrases.mining import MiningSettings
 from phrasedraft.training import fit as fit_module
 from phrasedraft.training.fit import FitSettings, fit
 from phrasedraft.training.settings import with_overrides
 from phrasedraft.training.trainer import TrainingSettings
+from phrasedraft.training.vocabulary import VocabularySettings
 from synthetic import VOCAB, SyntheticTarget, answer_of, write_corpus
 
 
@@ -40,7 +40,7 @@ def target():
 
 
 SETTINGS = FitSettings(
-    mining=MiningSettings(num_phrases=60, min_count=2, min_answers=2, max_words=4),
+    vocabulary=VocabularySettings(num_phrases=60, min_count=2, min_answers=2, max_words=4),
     training=TrainingSettings(num_epochs=4, batch_size=64, learning_rate=1e-2, trunk_width=32),
     held_out_share=0.2,
     replayed_draft_tokens=(4, 8),
@@ -156,7 +156,9 @@ def test_training_that_never_has_a_draft_accepted_is_an_error(target, tmp_path, 
 
     monkeypatch.setattr(fit_module, "make_examples", shifted)
     never = with_overrides(SETTINGS, ["replayed_draft_tokens=[1]"])
-    monkeypatch.setattr(fit_module, "mine", lambda *_: fit_module.PhraseVocabulary.from_phrases([(63,), (62,)]))
+    monkeypatch.setattr(
+        fit_module, "mine_prefixes", lambda *_: fit_module.PhraseVocabulary.from_phrases([(63,), (62,)])
+    )
     with pytest.raises(DataError, match="no draft on held-out answers was accepted"):
         run(target, tmp_path, settings=never)
 
@@ -174,11 +176,11 @@ def test_too_few_answers_to_hold_some_out_are_refused(target, tmp_path):
 
 def test_a_setting_is_changed_by_its_dotted_name():
     changed = with_overrides(
-        FitSettings(), ["training.loss.mass=1", "target_layers=[10, -1]", "mining.num_phrases=500"]
+        FitSettings(), ["training.loss.mass=1", "target_layers=[10, -1]", "vocabulary.num_phrases=500"]
     )
     assert changed.training.loss.mass == 1.0
     assert changed.target_layers == (10, -1)
-    assert changed.mining.num_phrases == 500
+    assert changed.vocabulary.num_phrases == 500
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.replay import replay
-from phrasedraft.phrases.mining import MiningSettings
 from phrasedraft.phrases.pieces import TokenPieces
 from phrasedraft.phrases.spelling import Tokenizer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
@@ -33,7 +32,7 @@ from phrasedraft.training.examples import EmbeddingTable, make_examples
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.traces import FeatureSource, Trace
 from phrasedraft.training.trainer import Trainer, TrainingSettings
-from phrasedraft.training.vocabulary import mine
+from phrasedraft.training.vocabulary import VocabularySettings, mine_prefixes
 
 
 @runtime_checkable
@@ -68,7 +67,7 @@ class FitSettings:
     at `replayed_draft_tokens[0]` nodes, and the finished head replays all of them at each of these node counts.
     """
 
-    mining: MiningSettings = field(default_factory=MiningSettings)
+    vocabulary: VocabularySettings = field(default_factory=VocabularySettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     target_layers: tuple[int, ...] = (-1,)
     held_out_share: float = 0.05
@@ -114,7 +113,7 @@ def fit(
     )
     train = [trace for part in data for trace in part.train]
     held_out = [trace for part in data for trace in part.held_out]
-    vocabulary = _mine(target, train, settings.mining, console)
+    vocabulary = _mine(target, train, settings.vocabulary, console)
     config = _config(target, data, settings, command)
     examples, validation = (make_examples(side, vocabulary, target.eos_token_ids) for side in (train, held_out))
     embedding = EmbeddingTable.of(torch.cat([examples.tokens, validation.tokens]), target.embed)
@@ -150,12 +149,14 @@ def summary(stats: DecodingStats) -> dict[str, float | int]:
     }
 
 
-def _mine(target: FitTarget, traces: Sequence[Trace], settings: MiningSettings, console: Console) -> PhraseVocabulary:
+def _mine(
+    target: FitTarget, traces: Sequence[Trace], settings: VocabularySettings, console: Console
+) -> PhraseVocabulary:
     """The phrases of the answers trained on."""
     if target.tokenizer is None:
         raise OptionError("the target was given without a tokenizer, which mining needs to see words")
     pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
-    vocabulary = mine([trace.tokens for trace in traces], pieces, settings)
+    vocabulary = mine_prefixes([trace.tokens for trace in traces], pieces, settings)
     console.print(f"vocabulary: {len(vocabulary):,} phrases of up to {vocabulary.max_tokens} tokens")
     return vocabulary
 

@@ -14,7 +14,7 @@ def with_overrides(settings: S, overrides: Sequence[str]) -> S:
     """`settings` with each `name.of.field=value` applied; `OptionError` for unknown fields and values of another type.
 
     >>> from phrasedraft.training.fit import FitSettings
-    >>> with_overrides(FitSettings(), ["training.num_epochs=3", "mining.max_words=2"]).training.num_epochs
+    >>> with_overrides(FitSettings(), ["training.num_epochs=3", "vocabulary.max_words=2"]).training.num_epochs
     3
     """
     for override in overrides:
