@@ -48,7 +48,8 @@ def mine_prefixes(
     singles = [phrase for _, phrase in candidates if len(phrase) == 1]
     if not singles:
         raise DataError("there are no answers to mine phrases from", hint="give a corpus with answers")
-    """How often each span of tokens occurs; of more than one token only where it and its prefixes are common."""
+    num_singles = int(settings.num_phrases * settings.single_token_share)
+    chosen: dict[tuple[int, ...], None] = dict.fromkeys(singles[:num_singles])
     for _, phrase in candidates:
         if len(chosen) >= settings.num_phrases:
             break
