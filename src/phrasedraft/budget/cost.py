@@ -136,7 +136,7 @@ def _fitting(target: Target, context: int, most_nodes: int) -> int:
 
 
 def _pass_time(count: int, context: int, seconds: Sequence[float]) -> PassTime:
-    low, middle, high = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [seconds[0]] * 3
+    low, middle, high = statistics.quantiles(seconds, n=4, method="inclusive") if len(seconds) > 1 else [seconds[0]] * 3
     return PassTime(
         num_draft_tokens=count,
         context_tokens=context,

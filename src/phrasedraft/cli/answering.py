@@ -57,9 +57,9 @@ def answer(
         )
     notes = note_console()
     if options.stats:
-        notes.print(stats_line(result.stats))
+        notes.print(stats_line(result.stats), soft_wrap=True)
     if checked and not options.as_json:
-        notes.print(f"verify: {_verdict(parting, len(result.tokens))}")
+        notes.print(f"verify: {_verdict(parting, len(result.tokens))}", soft_wrap=True)
     return parting is None
 
 
@@ -121,7 +121,7 @@ def _stream(
         if options.as_json:
             continue
         if options.logprobs:
-            console.out(_token_line(loaded.target, piece), highlight=False)
+            console.file.write(_token_line(loaded.target, piece))
         else:
             marked.write(piece if options.show_drafts else replace(piece, was_drafted=False))
     if not options.as_json and not options.logprobs:
@@ -131,7 +131,7 @@ def _stream(
 
 def _token_line(target: TransformersTarget, piece: Piece) -> str:
     text = target.tokenizer.decode([piece.token]) if target.tokenizer is not None else ""
-    return f"{piece.token}\t{piece.logprob:.6f}\t{text!r}"
+    return f"{piece.token}\t{piece.logprob:.6f}\t{text!r}\n"
 
 
 def _part_from_plain(

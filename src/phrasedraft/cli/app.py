@@ -98,10 +98,11 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
+def _show_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"phrasedraft {version('phrasedraft')}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -66,7 +66,7 @@ def talk(
         template_arguments=template_arguments,
         reserve=stopping.max_new_tokens,
     )
-    interactive = sys.stdin.isatty()
+    interactive = is_interactive()
     if interactive:
         note_console().print(f"{escape(target_options.target)}; {COMMANDS}; Ctrl-C stops an answer, Ctrl-D leaves")
     chat = Chat(loaded.decoder(options.nodes), conversation, choice, stopping, show_drafts=options.show_drafts)
@@ -81,6 +81,11 @@ def talk(
                 raise
             if isinstance(error, PhraseDraftError):
                 show_error(error)
+
+
+def is_interactive() -> bool:
+    """Whether a person types the turns."""
+    return sys.stdin.isatty()
 
 
 class Chat:
@@ -105,7 +110,9 @@ class Chat:
             self._session = self._decoder.session()
             self._notes.print("the conversation begins anew")
         elif line == "/stats":
-            self._notes.print(f"{stats_line(self._stats)}; {self._session.num_cached_tokens} tokens in the cache")
+            self._notes.print(
+                f"{stats_line(self._stats)}; {self._session.num_cached_tokens} tokens in the cache", soft_wrap=True
+            )
         elif line.startswith("/"):
             self._notes.print(f"there is no command {escape(line)}; there are {COMMANDS}")
         elif line:

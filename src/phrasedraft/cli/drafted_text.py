@@ -51,7 +51,9 @@ class DraftedText:
         self._in_draft = False
 
     def _out(self, text: str, style: Style | None = None) -> None:
-        self._console.out(text, style=style, highlight=False, end="")
+        # Straight to the file: the console would expand tabs, and what goes into a pipe must be the text itself.
+        self._console.file.write(style.render(text) if style is not None else text)
+        self._console.file.flush()
 
 
 def safe_text(text: str) -> str:

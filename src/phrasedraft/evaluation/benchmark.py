@@ -47,12 +47,16 @@ class ResultsFolder:
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
         self._path = folder / RESULTS
-        folder.mkdir(parents=True, exist_ok=True)
-        _check_run(folder / RUN, settings)
+        self._run_path = folder / RUN
+        self._settings = dict(settings)
+        _check_run(self._run_path, self._settings)
         self.results = {(result.prompt_id, result.method): result for result in _read(self._path)}
 
     def add(self, result: Result) -> None:
-        """Keep a result, on disk before anything else happens."""
+        """Keep a result, on disk before anything else happens; the first one makes the folder."""
+        if not self._run_path.is_file():
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._run_path.write_text(json.dumps(self._settings, indent=2) + "\n", encoding="utf-8")
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(asdict(result)) + "\n")
             file.flush()
@@ -120,15 +124,14 @@ def _result(prompt_id: str, method: str, answer: Answer, load_average: float) ->
 
 
 def _check_run(path: Path, settings: Mapping[str, Any]) -> None:
-    """Write the settings of a new run, or refuse to mix two runs."""
+    """Refuse to mix two runs."""
     if not path.is_file():
-        path.write_text(json.dumps(dict(settings), indent=2) + "\n", encoding="utf-8")
         return
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise DataError(f"`{path}` is not JSON: {error}", hint="give another folder with `-o`") from error
-    for name, value in json.loads(json.dumps(dict(settings))).items():
+    for name, value in json.loads(json.dumps(settings)).items():
         if known.get(name) != value:
             raise OptionError(
                 f"`{path.parent}` holds results for `{name}` = `{known.get(name)}`, this run has `{value}`",

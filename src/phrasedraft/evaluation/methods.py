@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -26,6 +26,7 @@ class Answer:
     stats: DecodingStats | None
 
 
+@runtime_checkable
 class Method(Protocol):
     """One way to decode."""
 

@@ -1,0 +1,128 @@
+import json
+
+import pytest
+
+import kit
+from phrasedraft import Decoder, DecodingStats, FinishReason
+from phrasedraft.errors import DataError, OptionError
+from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmark, warm_up
+from phrasedraft.evaluation.methods import GENERATE, PLAIN, Answer, Drafting, TransformersGenerate
+from phrasedraft.evaluation.report import draft_rows, speed_rows, summarize, write_report
+
+PROMPTS = {"a": [5, 17, 3, 44, 9], "b": [7, 7, 1], "c": [9, 2, 4, 4]}
+SETTINGS = {"target": "tiny"}
+
+
+def methods_of(target) -> list:
+    answer = kit.greedy_answer()
+    return [
+        TransformersGenerate(target),
+        Drafting(Decoder(target, kit.WrongDrafter(answer), num_draft_tokens=0), PLAIN),
+        Drafting(Decoder(target, kit.RandomTreeDrafter(answer), num_draft_tokens=6), "stub, 6 nodes"),
+    ]
+
+
+class Recording:
+    def __init__(self, name: str, log: list) -> None:
+        self.name, self.log = name, log
+
+    def answer(self, prompt, max_new_tokens) -> Answer:
+        self.log.append((tuple(prompt), self.name))
+        return Answer(tokens=(1, 2, 3), finish_reason=FinishReason.LENGTH, seconds=1.0, stats=None)
+
+
+def test_every_method_gives_the_text_of_generate(tmp_path):
+    results = run_benchmark(PROMPTS, methods_of(kit.target_of()), ResultsFolder(tmp_path, SETTINGS), max_new_tokens=24)
+    for summary in summarize(results):
+        assert summary.exact_token_parity == summary.same_finish_reason == summary.num_prompts == 3
+        assert summary.differences == ()
+    assert len({result.sha256 for result in results if result.prompt_id == "a"}) == 1
+
+
+def test_methods_alternate_prompt_by_prompt_in_an_order_drawn_from_the_seed(tmp_path):
+    def order(seed: int, folder: str) -> list:
+        log: list = []
+        methods = [Recording(name, log) for name in "xyz"]
+        prompts = {str(index): [index] for index in range(12)}
+        run_benchmark(prompts, methods, ResultsFolder(tmp_path / folder, {}), max_new_tokens=3, seed=seed)
+        return log
+
+    first = order(1, "first")
+    assert [prompt for prompt, _ in first] == [(index,) for index in range(12) for _ in range(3)]
+    assert len({tuple(name for _, name in first[start : start + 3]) for start in range(0, 36, 3)}) > 1
+    assert first == order(1, "again") != order(2, "other")
+
+
+def test_a_warm_up_leaves_no_result(tmp_path):
+    log: list = []
+    assert warm_up([1, 2], [Recording("x", log)]) >= 0
+    assert log == [((1, 2), "x")]
+
+
+def test_a_run_goes_on_after_it_was_killed_in_the_middle_of_a_line(tmp_path):
+    log: list = []
+    methods = [Recording("x", log), Recording("y", log)]
+    run_benchmark(PROMPTS, methods, ResultsFolder(tmp_path, SETTINGS), max_new_tokens=3)
+    path = tmp_path / "results.jsonl"
+    path.write_bytes(path.read_bytes()[:-10])
+    again = ResultsFolder(tmp_path, SETTINGS)
+    assert len(again.results) == 5
+    log.clear()
+    assert len(run_benchmark(PROMPTS, methods, again, max_new_tokens=3)) == 6
+    assert len(log) == 1
+    assert len(path.read_text().splitlines()) == 6
+
+
+def test_a_folder_of_another_run_or_with_a_broken_line_is_refused(tmp_path):
+    run_benchmark(PROMPTS, [Recording("x", [])], ResultsFolder(tmp_path, SETTINGS), max_new_tokens=3)
+    with pytest.raises(OptionError, match="`target` = `tiny`, this run has `large`"):
+        ResultsFolder(tmp_path, {"target": "large"})
+    path = tmp_path / "results.jsonl"
+    path.write_text("{}\n" + path.read_text())
+    with pytest.raises(DataError, match="line 1 of"):
+        ResultsFolder(tmp_path, SETTINGS)
+
+
+def result(prompt_id: str, method: str, tokens: list[int], seconds: float, **changes) -> Result:
+    values = {"sha256": "", "finish_reason": "length", "load_average": 0.0, "stats": None, **changes}
+    return Result(prompt_id=prompt_id, method=method, tokens=tokens, seconds=seconds, **values)
+
+
+def test_summaries_have_known_answers():
+    stats = DecodingStats(num_passes=4, num_accepted_tokens=6, num_landings=3, num_draft_tokens=12)
+    stats.draft_seconds, stats.verify_seconds = 0.25, 0.75
+    results = [
+        result("a", GENERATE, [1, 2, 3], 3.0),
+        result("a", PLAIN, [1, 2, 3], 2.0, stats=DecodingStats(num_passes=2).as_dict()),
+        result("a", "phrase", [1, 2, 4], 1.0, stats=stats.as_dict()),
+        result("b", GENERATE, [5], 1.0, finish_reason="eos"),
+        result("b", PLAIN, [5], 1.0, finish_reason="eos", stats=DecodingStats().as_dict()),
+        result("b", "phrase", [5], 1.0, stats=DecodingStats().as_dict()),
+    ]
+    generated, plain, phrase = summarize(results)
+    assert (generated.num_tokens, generated.seconds, generated.tokens_per_second) == (4, 4.0, 1.0)
+    assert generated.over_generate is None
+    assert plain.over_plain is None
+    assert (plain.over_generate.ratio, phrase.over_generate.ratio, phrase.over_plain.ratio) == (4 / 3, 2.0, 1.5)
+    assert (phrase.exact_token_parity, phrase.same_finish_reason) == (1, 1)
+    assert [(each.prompt_id, each.position) for each in phrase.differences] == [("a", 2), ("b", None)]
+    assert phrase.milliseconds_per_pass == 250.0
+    assert phrase.stats.outside_share == 0.25
+    assert json.loads(json.dumps(phrase.as_dict()))["stats"]["banked"] == 2.0
+
+
+def test_prompts_that_not_all_methods_answered_are_left_out():
+    results = [result("a", GENERATE, [1], 1.0), result("b", GENERATE, [1], 1.0), result("a", "phrase", [1], 1.0)]
+    assert [summary.num_prompts for summary in summarize(results)] == [1, 1]
+
+
+def test_the_report_shows_both_tables_and_where_they_come_from(tmp_path):
+    results = run_benchmark(PROMPTS, methods_of(kit.target_of()), ResultsFolder(tmp_path, SETTINGS), max_new_tokens=12)
+    summaries = summarize(results)
+    write_report(tmp_path / "report.md", summaries, {"command": "phrasedraft bench"}, ["something to remark"])
+    text = (tmp_path / "report.md").read_text()
+    assert "- something to remark" in text
+    assert "- command: phrasedraft bench" in text
+    for row in (*speed_rows(summaries), *draft_rows(summaries)):
+        assert f"| {' | '.join(row)} |" in text
+    assert len(draft_rows(summaries)) == 2

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+
+from phrasedraft.evaluation.statistics import Timing, paired_speedup
+
+
+def timings(seconds, tokens=100) -> list[Timing]:
+    return [Timing(seconds=float(value), num_tokens=tokens) for value in seconds]
+
+
+def noisy(base, noise: float, seed: int) -> list[Timing]:
+    return timings(base * np.random.default_rng(seed).lognormal(0, noise, len(base)))
+
+
+PROMPTS = np.random.default_rng(0).uniform(2, 30, 40)
+
+
+def test_the_ratio_is_that_of_sums_and_not_the_mean_of_ratios():
+    assert paired_speedup(timings([10, 1]), timings([5, 1])).ratio == pytest.approx(11 / 6)
+
+
+def test_texts_of_different_length_are_compared_per_token():
+    slow, fast = timings([10, 10]), [Timing(seconds=5.0, num_tokens=50)] * 2
+    assert paired_speedup(slow, fast).ratio == pytest.approx(1)
+
+
+def test_a_constant_factor_has_no_uncertainty_however_much_prompts_differ():
+    found = paired_speedup(timings(PROMPTS), timings(PROMPTS / 1.7))
+    assert (found.low, found.ratio, found.high) == pytest.approx((1.7, 1.7, 1.7))
+
+
+def test_a_method_against_itself_is_1_within_the_interval():
+    outside = 0
+    for seed in range(20):
+        found = paired_speedup(noisy(PROMPTS, 0.05, 2 * seed), noisy(PROMPTS, 0.05, 2 * seed + 1))
+        outside += not found.low <= 1 <= found.high
+        assert 0.9 < found.low < found.ratio < found.high < 1.1
+    assert outside <= 4  # a 95 % interval misses once in 20, and 4 times with a chance below 2 %
+
+
+def test_a_real_difference_is_outside_the_interval():
+    found = paired_speedup(noisy(PROMPTS, 0.05, 1), noisy(PROMPTS / 1.3, 0.05, 2))
+    assert 1.2 < found.low < 1.3 < found.high < 1.4
+
+
+def test_the_same_seed_gives_the_same_interval():
+    first, second = (paired_speedup(noisy(PROMPTS, 0.1, 1), noisy(PROMPTS, 0.1, 2), seed=5) for _ in range(2))
+    assert first == second
+
+
+def test_one_prompt_has_no_interval():
+    found = paired_speedup(timings([3]), timings([2]))
+    assert (found.ratio, found.low, found.high) == (1.5, None, None)
+    assert str(found) == "1.50"
