@@ -165,14 +165,16 @@ def target_of(family: str = "llama", attn_implementation: str | None = None, **c
     return TransformersTarget(zoo.tiny_model(family, attn_implementation, **changes), packed=packed)
 
 
-def generated(model: Any, prompt: Sequence[int], max_new_tokens: int, **arguments: Any) -> list[int]:
+def generated(model: Any, prompt: Sequence[int], max_new_tokens: int, /, **arguments: Any) -> list[int]:
     """The new tokens of transformers' own `generate()`."""
     tokens = torch.tensor([list(prompt)])
-    output = model.generate(
-        tokens,
-        attention_mask=torch.ones_like(tokens),  # else transformers masks prompt tokens that are the pad token
-        **{"max_new_tokens": max_new_tokens, "do_sample": False, "pad_token_id": 0, **arguments},
-    )
+    settings = {
+        "attention_mask": torch.ones_like(tokens),  # else transformers masks prompt tokens that are the pad token
+        "max_new_tokens": max_new_tokens,
+        "do_sample": False,
+        "pad_token_id": 0,
+    }
+    output = model.generate(tokens, **{**settings, **arguments})
     return output[0, len(prompt) :].tolist()
 
 
