@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from phrasedraft.evaluation.report import DRAFT_HEADER
+from phrasedraft.evaluation.report import DRAFT_HEADER, TIME_HEADER
 
 SHORT = ("--limit", "2", "--nodes", "4,8", "--max-new-tokens", "12")
 
@@ -13,7 +13,16 @@ def test_every_method_answers_every_prompt_and_the_report_is_written(run, llama,
     assert len(lines) == 2 * 4
     assert len({line["sha256"] for line in lines if line["prompt_id"] == "gsm8k-test-0"}) == 1
     report = Path("out/report.md").read_text()
-    for name in (*DRAFT_HEADER, "generate()", "plain loop", "phrase, 8 nodes", "warm-up", "load average", "versions"):
+    for name in (
+        *DRAFT_HEADER,
+        *TIME_HEADER,
+        "generate()",
+        "plain loop",
+        "phrase, 8 nodes",
+        "warm-up",
+        "load average",
+        "versions",
+    ):
         assert name in report
     assert "phrase, 4 nodes" in result.stdout
     assert "warm-up took" in result.stderr

@@ -7,7 +7,7 @@ from phrasedraft import Decoder, DecodingStats, FinishReason
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmark, warm_up
 from phrasedraft.evaluation.methods import GENERATE, PLAIN, Answer, Drafting, TransformersGenerate
-from phrasedraft.evaluation.report import draft_rows, speed_rows, summarize, write_report
+from phrasedraft.evaluation.report import draft_rows, summarize, tables, write_report
 
 PROMPTS = {"a": [5, 17, 3, 44, 9], "b": [7, 7, 1], "c": [9, 2, 4, 4]}
 SETTINGS = {"target": "tiny"}
@@ -116,13 +116,13 @@ def test_prompts_that_not_all_methods_answered_are_left_out():
     assert [summary.num_prompts for summary in summarize(results)] == [1, 1]
 
 
-def test_the_report_shows_both_tables_and_where_they_come_from(tmp_path):
+def test_the_report_shows_the_tables_and_where_they_come_from(tmp_path):
     results = run_benchmark(PROMPTS, methods_of(kit.target_of()), ResultsFolder(tmp_path, SETTINGS), max_new_tokens=12)
     summaries = summarize(results)
     write_report(tmp_path / "report.md", summaries, {"command": "phrasedraft bench"}, ["something to remark"])
     text = (tmp_path / "report.md").read_text()
     assert "- something to remark" in text
     assert "- command: phrasedraft bench" in text
-    for row in (*speed_rows(summaries), *draft_rows(summaries)):
-        assert f"| {' | '.join(row)} |" in text
+    for header, rows in tables(summaries):
+        assert all(f"| {' | '.join(row)} |" in text for row in (header, *rows))
     assert len(draft_rows(summaries)) == 2

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -25,17 +26,7 @@ from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmar
 from phrasedraft.evaluation.methods import GENERATE, PLAIN, Drafting, Method, TransformersGenerate
 from phrasedraft.evaluation.plots import plot_speedups
 from phrasedraft.evaluation.prompts import load_prompts
-from phrasedraft.evaluation.report import (
-    DRAFT_HEADER,
-    SPEED_HEADER,
-    Row,
-    Summary,
-    draft_rows,
-    environment,
-    speed_rows,
-    summarize,
-    write_report,
-)
+from phrasedraft.evaluation.report import Row, Summary, environment, summarize, tables, write_report
 
 BUSY_LOAD = 0.5
 """A load average this far above the threads in use means that something else is running."""
@@ -200,12 +191,12 @@ def _peak_megabytes() -> int:
 
 
 def _show(console: Console, summaries: Sequence[Summary]) -> None:
-    for header, rows in ((SPEED_HEADER, speed_rows(summaries)), (DRAFT_HEADER, draft_rows(summaries))):
+    for header, rows in tables(summaries):
         console.print(_table(header, rows))
 
 
 def _table(header: Row, rows: Sequence[Row]) -> Table:
-    table = Table()
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for index, name in enumerate(header):
         table.add_column(name, justify="right" if index else "left", no_wrap=not index)
     for row in rows:

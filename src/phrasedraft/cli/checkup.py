@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from phrasedraft.budget.cost import PassCost, measure_pass_cost
-from phrasedraft.cli.console import data_console, note_console, print_json
+from phrasedraft.cli.console import data_console, print_json, show_stage
 from phrasedraft.cli.identity import IdentityCheck, check_identity
 from phrasedraft.cli.loading import has_chat_template, load_target_quietly
 from phrasedraft.cli.options import LoadOptions
@@ -33,13 +33,11 @@ def check_up(
     name: str, head_folder: str | None, options: LoadOptions, *, nodes: int, repeats: int, as_json: bool
 ) -> bool:
     """Print what there is to know of a target; whether it, and the head if there is one, can be used."""
-    notes = note_console()
-    notes.print(f"loading {escape(name)} ...")
     target = load_target_quietly(name, options)
     head, head_report = _head(target, _folder(name, head_folder))
-    notes.print("comparing drafted with plain text ...")
+    show_stage("comparing drafted with plain text")
     checks = check_identity(target, head, nodes)
-    notes.print("timing passes ...")
+    show_stage("timing passes")
     cost = measure_pass_cost(target, repeats=repeats)
     known = _tokens_per_pass(head)
     is_exact = all(check.is_identical for check in checks) or target.model.dtype != torch.float32

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phrasedraft.cli.console import data_console, note_console, print_json
+from phrasedraft.cli.console import data_console, note_console, print_json, show_stage
 from phrasedraft.cli.drafted_text import DraftedText
 from phrasedraft.cli.loading import Loaded, encode_turn, load
 from phrasedraft.cli.options import TargetOptions
@@ -54,7 +54,6 @@ def compare(options: TargetOptions, *, num_prompts: int, nodes: int, max_new_tok
     if len(prompts) < num_prompts:
         raise OptionError(f"`--prompts` is `{num_prompts}`, it may be 1 to {len(prompts)}")
     notes, console = note_console(), data_console()
-    notes.print(f"loading {escape(options.target)} ...")
     loaded = load(options)
     shown = None if as_json else DraftedText(console)
     method = Drafting(loaded.decoder(nodes), "phrase drafting", show=shown.write if shown else None)
@@ -66,13 +65,19 @@ def compare(options: TargetOptions, *, num_prompts: int, nodes: int, max_new_tok
         console.print(f"{escape(shown.legend)}; the rest is the target's own choice\n")
     pairs = []
     for index, prompt in enumerate(prompts):
-        notes.print(f"question {index + 1} of {len(prompts)} ...") if as_json else _show_question(console, prompt)
+        if shown:
+            _show_question(console, prompt)
+        else:
+            show_stage(f"question {index + 1} of {len(prompts)}")
         pairs.append(_answer_both(loaded, prompt, baseline, method, max_new_tokens, drafts_first=bool(index % 2)))
         if shown:
             shown.end()
             _show_pair(console, pairs[-1])
     report = _report(loaded, options, pairs, nodes, max_new_tokens)
-    print_json(report) if as_json else console.print(_table(pairs, _total(pairs)))
+    if as_json:
+        print_json(report)
+    else:
+        _show_total(console, pairs)
     _explain_differences(loaded, pairs, notes)
     return all(pair.is_identical for pair in pairs) or bool(loaded.target.model.dtype != torch.float32)
 
@@ -153,17 +158,24 @@ def _show_pair(console: Console, pair: Pair) -> None:
     )
 
 
-def _table(pairs: Sequence[Pair], total: SpeedUp) -> Table:
+def _show_total(console: Console, pairs: Sequence[Pair]) -> None:
+    speedup = _total(pairs)
+    console.print(_table(pairs, speedup))
+    interval = "" if speedup.low is None else f", 95 % interval {speedup.low:.2f} to {speedup.high:.2f}"
+    console.print(f"{speedup.ratio:.2f} times as fast as generate(){interval} ({len(pairs)} questions)")
+
+
+def _table(pairs: Sequence[Pair], speedup: SpeedUp) -> Table:
     table = Table(show_footer=True)
     num_tokens = sum(len(pair.drafted.tokens) for pair in pairs)
     identical = sum(pair.is_identical for pair in pairs)
-    table.add_column("question", footer="all")
+    table.add_column("question", footer="all", no_wrap=True)
     for name, footer in (
         ("tokens", f"{num_tokens}"),
         ("tokens a pass", f"{_stats(pairs).mean_acceptance_length:.2f}"),
-        ("generate() s", f"{sum(pair.generated.seconds for pair in pairs):.1f}"),
-        ("drafted s", f"{sum(pair.drafted.seconds for pair in pairs):.1f}"),
-        ("times as fast", str(total)),
+        ("generate() seconds", f"{sum(pair.generated.seconds for pair in pairs):.1f}"),
+        ("drafted seconds", f"{sum(pair.drafted.seconds for pair in pairs):.1f}"),
+        ("speed-up", f"{speedup.ratio:.2f}"),
         ("identical", f"{identical}/{len(pairs)}"),
     ):
         table.add_column(name, footer=footer, justify="right")

@@ -27,6 +27,13 @@ def note_console() -> Console:
     return Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else PIPED_WIDTH)
 
 
+def show_stage(text: str) -> None:
+    """Say on stderr what is being done, to a person who waits; into a file or pipe nothing goes."""
+    console = note_console()
+    if console.is_terminal:
+        console.print(f"[dim]{escape(text)} ...[/]")
+
+
 def print_json(value: Any) -> None:
     """Write one JSON object on one line of stdout."""
     typer.echo(json.dumps(value, ensure_ascii=False, allow_nan=False))

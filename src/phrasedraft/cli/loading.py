@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import transformers
 
 from phrasedraft.choice import Choice
+from phrasedraft.cli.console import show_stage
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
 from phrasedraft.cli.options import ChoiceOptions, LoadOptions, StoppingOptions, TargetOptions
 from phrasedraft.decoding import Decoder, Stopping
@@ -67,6 +68,7 @@ def head_folder(target: str, head: str | None) -> str | None:
 
 def load_target_quietly(name: str, options: LoadOptions) -> TransformersTarget:
     """The target, without the progress bars and messages of the libraries that load it."""
+    show_stage(f"loading {name}")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return load_target(
