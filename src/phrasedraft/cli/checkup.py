@@ -13,10 +13,9 @@ from phrasedraft.cli.console import data_console, print_json, show_stage
 from phrasedraft.cli.identity import IdentityCheck, check_identity
 from phrasedraft.cli.loading import has_chat_template, load_target_quietly
 from phrasedraft.cli.options import LoadOptions
-from phrasedraft.drafters.head_file import default_head_path
-from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters import PhraseHead, shipped_heads
 from phrasedraft.errors import HeadFileError, HeadMismatchError
-from phrasedraft.target import EMBEDDED_NAME, Support, TransformersTarget
+from phrasedraft.target import Support, TransformersTarget
 from phrasedraft.target.probe import TOLERANCE
 
 ASSUMED_TOKENS_PER_PASS = {4: 1.88, 8: 2.05, 16: 2.20, 46: 2.41}
@@ -88,11 +87,10 @@ def target_facts(target: TransformersTarget) -> dict[str, Any]:
     }
 
 
-def _folder(name: str, head_folder: str | None) -> str | None:
-    """The head to check: the one given, or the one the embedded target comes with."""
-    if head_folder is None and name == EMBEDDED_NAME and default_head_path().is_dir():
-        return str(default_head_path())
-    return head_folder
+def _folder(name: str, head: str | None) -> str | None:
+    """The head to check: the one given, or the one the target comes with."""
+    folder = shipped_heads().get(head or name)
+    return str(folder) if folder is not None else head
 
 
 def _head(target: TransformersTarget, folder: str | None) -> tuple[PhraseHead | None, dict[str, Any] | None]:

@@ -1,16 +1,15 @@
 """`phrasedraft inspect`: what is in a head."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from phrasedraft.cli.options import AsJson, with_option_groups
+from phrasedraft.cli.options import DEFAULT_TARGET, AsJson, with_option_groups
 
 
 @with_option_groups
 def inspect(
-    head: Annotated[Path | None, typer.Argument(help="The folder of a head; the shipped one unless given.")] = None,
+    head: Annotated[str, typer.Argument(help="The folder of a head, or the name of a shipped one.")] = DEFAULT_TARGET,
     target: Annotated[
         str | None,
         typer.Option("--target", "-t", help="Whose tokenizer shows phrases as text; `none` for lengths only."),

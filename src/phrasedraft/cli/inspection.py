@@ -14,8 +14,7 @@ from transformers import AutoTokenizer
 
 from phrasedraft.cli.console import data_console, print_json
 from phrasedraft.cli.loading import NO_HEAD
-from phrasedraft.drafters.head_file import default_head_path
-from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters import PhraseHead, shipped_heads
 from phrasedraft.errors import TargetError
 from phrasedraft.phrases.inspection import VocabularyReport, describe
 from phrasedraft.phrases.pieces import TokenPieces
@@ -26,9 +25,9 @@ from phrasedraft.target.embedded import embedded_folder
 BAR_WIDTH = 30
 
 
-def inspect_head(folder: Path | None, target: str | None, *, num_top: int, as_json: bool) -> None:
-    """Print what is in the head in `folder`."""
-    path = folder or default_head_path()
+def inspect_head(name: str, target: str | None, *, num_top: int, as_json: bool) -> None:
+    """Print what is in the head `name`: a shipped one, or that in a folder."""
+    path = shipped_heads().get(name, Path(name))
     head = PhraseHead.from_pretrained(path)
     report = _facts(path, head)
     tokenizer = _tokenizer(target, head.config.target_name)

@@ -10,11 +10,10 @@ from phrasedraft.cli.console import show_stage
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
 from phrasedraft.cli.options import ChoiceOptions, LoadOptions, StoppingOptions, TargetOptions
 from phrasedraft.decoding import Decoder, Stopping
-from phrasedraft.drafters.head_file import default_head_path
-from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters import PhraseHead, shipped_heads
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
-from phrasedraft.target import EMBEDDED_NAME, TransformersTarget, load_target
+from phrasedraft.target import TransformersTarget, load_target
 
 NO_HEAD = "none"
 
@@ -56,14 +55,15 @@ def head_folder(target: str, head: str | None) -> str | None:
     """The folder of the head to use, None where nothing drafts; `OptionError` where the user has to say."""
     if head == NO_HEAD:
         return None
+    shipped = shipped_heads()
     if head is not None:
-        return head
-    if target != EMBEDDED_NAME:
+        return str(shipped.get(head, head))
+    if target not in shipped:
         raise OptionError(
-            f"no head is known for target `{target}`; only `{EMBEDDED_NAME}` comes with one",
+            f"no head is known for target `{target}`; {', '.join(f'`{name}`' for name in shipped)} comes with one",
             hint=f"give `--head FOLDER`, train one with `phrasedraft fit {target}`, or decode plainly: `--head none`",
         )
-    return str(default_head_path())
+    return str(shipped[target])
 
 
 def load_target_quietly(name: str, options: LoadOptions) -> TransformersTarget:

@@ -16,7 +16,7 @@ TargetName = Annotated[
 HeadName = Annotated[
     str | None,
     typer.Option(
-        "--head", metavar="FOLDER", help="The head that drafts; `none` drafts nothing. `smollm2-135m` comes with one."
+        "--head", metavar="FOLDER", help="The head that drafts; `none`: nothing does. `smollm2-135m` comes with one."
     ),
 ]
 NumNodes = Annotated[int, typer.Option("--nodes", "-n", min=0, help="Most draft tokens a pass; 0 drafts nothing.")]
