@@ -30,7 +30,7 @@ NUM_CASES = {
 }
 
 
-def tests_of(file):
+def functions_in(file):
     tree = ast.parse((HERE / file).read_text())
     return {
         node.name: ast.get_docstring(node) or ""
@@ -45,7 +45,7 @@ def test_every_case_has_the_test_that_the_table_names_or_a_reason(case, kind, fi
         assert len(note) > 40
         return
     assert file == f"test_{kind}.py" or kind == "structured_output"
-    names = [name for name, text in tests_of(file).items() if text.startswith(f"`{case}`: ")]
+    names = [name for name, text in functions_in(file).items() if text.startswith(f"`{case}`: ")]
     assert names
     assert all(name.startswith("test_" + case.replace("-", "_") + "_") for name in names)
 
@@ -59,6 +59,6 @@ def test_the_table_holds_every_case_of_every_kind_once():
 def test_every_test_that_names_a_case_is_in_the_table():
     known = {case for case, _, _, _ in ROWS}
     for path in HERE.glob("test_*.py"):
-        for name, text in tests_of(path.name).items():
+        for name, text in functions_in(path.name).items():
             if text.startswith("`"):
                 assert text.split("`")[1] in known, name
