@@ -157,7 +157,7 @@ def _mine(
         raise OptionError("the target was given without a tokenizer, which mining needs to see words")
     pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
     vocabulary = mine_prefixes([trace.tokens for trace in traces], pieces, settings)
-    console.print(f"vocabulary: {len(vocabulary):,} phrases of up to {vocabulary.max_tokens} tokens")
+    console.print(f"vocabulary: {len(vocabulary):,} phrases of up to {vocabulary.max_tokens} tokens", soft_wrap=True)
     return vocabulary
 
 

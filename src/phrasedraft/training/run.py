@@ -30,7 +30,7 @@ def run_epochs(
     if found is not None:
         history, weights = found
         best.load_state_dict(weights)
-        console.print(f"going on after epoch {len(history)} from {checkpoint}")
+        console.print(f"going on after epoch {len(history)} from {checkpoint}", soft_wrap=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[loss]}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:
         total = trainer.settings.num_epochs * trainer.steps_per_epoch
@@ -49,7 +49,8 @@ def run_epochs(
             progress.console.print(
                 f"epoch {epoch + 1}: loss {history[-1]['loss']:.3f}, held-out answers replay at "
                 f"{stats.mean_acceptance_length:.3f} tokens a pass "
-                f"(landing {stats.landing:.3f}, banked {stats.banked:.2f})"
+                f"(landing {stats.landing:.3f}, banked {stats.banked:.2f})",
+                soft_wrap=True,
             )
     _refuse_useless(history)
     return best, history

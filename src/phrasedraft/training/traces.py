@@ -74,12 +74,13 @@ def collect_traces(
     missing = [index for index, shard in enumerate(shards) if not _holds(_shard_path(folder, index), shard)]
     num_rows = sum(len(answer.response) for index in missing for answer in shards[index])
     if not missing:
-        console.print(f"traces: {len(shards)} shards in {folder} are whole and are used again")
+        console.print(f"traces: {len(shards)} shards in {folder} are whole and are used again", soft_wrap=True)
         return
     width = target.hidden_rows(*_padded(answers[:1], target.device), features).shape[-1]
     console.print(
         f"traces: {num_rows:,} rows of {width} in fp16 make {num_rows * (2 * width + 4) / 1e6:,.0f} MB "
-        f"in {folder} ({len(shards) - len(missing)} of {len(shards)} shards are there)"
+        f"in {folder} ({len(shards) - len(missing)} of {len(shards)} shards are there)",
+        soft_wrap=True,
     )
     columns = (TextColumn("traces"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
     with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console) as progress:

@@ -28,15 +28,15 @@ class TrainingSettings:
     is kept in their place, 0 for none.
     """
 
-    num_epochs: int = 8
+    num_epochs: int = 6
     batch_size: int = 2048
-    learning_rate: float = 2e-3
+    learning_rate: float = 4e-3
     warmup_share: float = 0.05
-    weight_decay: float = 0.01
+    weight_decay: float = 0.05
     max_gradient_norm: float = 1.0
-    dropout: float = 0.0
-    input_noise: float = 0.0
-    average: float = 0.0
+    dropout: float = 0.1
+    input_noise: float = 0.1
+    average: float = 0.99
     trunk_width: int = 256
     seed: int = 0
     loss: LossSettings = field(default_factory=LossSettings)
