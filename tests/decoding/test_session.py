@@ -1,10 +1,13 @@
 """A session keeps a conversation's place in the cache: what is shared is not read again, and no text depends on it."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 import zoo
-from kit import PROMPT, RandomTreeDrafter, RightDrafter, StubDrafter, greedy_answer, plain, target_of
-from phrasedraft import Choice, Decoder, Stopping
+from kit import PROMPT, RandomTreeDrafter, RightDrafter, RightUntilDrafter, StubDrafter, greedy_answer, plain, target_of
+from phrasedraft import Choice, Decoder, FeatureSpec, PhraseDraftError, Stopping
+from phrasedraft.errors import OptionError
 
 STOPPING = Stopping(max_new_tokens=16)
 TURN = (8, 21, 60, 33)
@@ -125,11 +128,46 @@ def test_sampled_turns_do_not_depend_on_what_was_cached():
     assert second.tokens == plain(target_of(), choice, STOPPING, prompt=prompt).tokens
 
 
-def test_a_long_prompt_is_read_in_pieces_that_change_nothing():
+@pytest.mark.filterwarnings("ignore:decoding .* without drafts")
+@pytest.mark.parametrize("family", ["llama", "gemma3", "gpt_oss", "qwen3_5", "falcon_h1", "mamba"])
+def test_a_long_prompt_is_read_in_pieces_that_change_nothing(family):
     prompt = tuple((7 * number + number // 5) % zoo.VOCAB_SIZE for number in range(1100))
-    target = target_of("llama", max_position_embeddings=2048)
-    answer = plain(target, stopping=STOPPING, prompt=prompt)
-    reference = greedy_answer("llama", 16, prompt, max_position_embeddings=2048)
-    assert answer.tokens == reference
-    generation = Decoder(target, RightDrafter(reference), num_draft_tokens=4).generate(prompt, stopping=STOPPING)
-    assert generation.tokens == reference
+    longer = {} if family == "mamba" else {"max_position_embeddings": 2048}
+    answer = greedy_answer(family, 12, prompt, **longer)
+    target = target_of(family, **longer)
+    generation = Decoder(target, RightUntilDrafter(answer), num_draft_tokens=4).generate(
+        prompt, stopping=Stopping(max_new_tokens=12)
+    )
+    assert generation.tokens == answer
+
+
+def test_an_answer_is_not_continued_in_a_session_that_went_on_to_another_prompt():
+    decoder = Decoder(target_of(), RightDrafter(greedy_answer("llama", 16)), num_draft_tokens=3)
+    session = decoder.session()
+    left = decoder.stream(PROMPT, stopping=STOPPING, session=session)
+    next(left)
+    other = decoder.generate((8, 21), stopping=STOPPING, session=session)
+    assert other.tokens == greedy_answer("llama", 16, (8, 21))
+    with pytest.raises(PhraseDraftError, match="the session has gone on to another prompt"):
+        list(left)
+    again = decoder.generate((8, 21), stopping=STOPPING, session=session)
+    assert again.tokens == other.tokens
+
+
+def test_a_session_of_another_target_or_of_other_features_is_refused():
+    class Wider(StubDrafter):
+        features = FeatureSpec(layers=(0, -1))
+
+    decoder = Decoder(target_of(), StubDrafter(()))
+    for other in (Decoder(target_of("qwen3"), StubDrafter(())), Decoder(target_of(), Wider(()))):
+        with pytest.raises(OptionError, match="the session was made for another target") as error:
+            decoder.generate(PROMPT, session=other.session())
+        assert error.value.hint
+
+
+def test_texts_decoded_in_several_threads_are_those_of_one():
+    answer = greedy_answer("llama", 16)
+    decoder = Decoder(target_of(), RightDrafter(answer), num_draft_tokens=3)
+    with ThreadPoolExecutor(4) as pool:
+        texts = list(pool.map(lambda _: decoder.generate(PROMPT, stopping=STOPPING).tokens, range(8)))
+    assert set(texts) == {answer}

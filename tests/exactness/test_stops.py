@@ -4,9 +4,10 @@ import pytest
 import torch
 from transformers import MaxLengthCriteria, StoppingCriteria
 
+import zoo
 from kit import PROMPT, STUBS, RightDrafter, assert_drafts_landed, generated, greedy_answer, plain, target_of
-from phrasedraft import Choice, Decoder, FinishReason, Stopping
-from texts import Forcing, byte_level_tokenizer, text_target
+from phrasedraft import Choice, Decoder, FinishReason, Stopping, TransformersTarget
+from texts import VOCAB_SIZE, Forcing, byte_level_tokenizer, text_target
 
 ANSWER = greedy_answer("llama", 20)
 FIRST_TWELVE = range(12)
@@ -177,3 +178,16 @@ def test_ignored_end_of_text_is_an_ordinary_token():
         PROMPT, stopping=Stopping(max_new_tokens=20, ignore_eos=True)
     )
     assert generation.tokens == ANSWER
+
+
+@pytest.mark.parametrize("num_draft_tokens", [0, 6])
+def test_an_end_of_text_that_is_no_special_token_comes_before_a_stop_string_in_it(num_draft_tokens):
+    tokenizer = byte_level_tokenizer()
+    tokens = tokenizer("the END!")["input_ids"]
+    target = TransformersTarget(zoo.tiny_model("llama", vocab_size=VOCAB_SIZE, eos_token_id=tokens[-1]), tokenizer)
+    choice = Choice(processors=(Forcing(len(PROMPT), tokens),))
+    decoder = Decoder(target, RightDrafter(tokens, VOCAB_SIZE), num_draft_tokens=num_draft_tokens)
+    generation = decoder.generate(PROMPT, choice, Stopping(max_new_tokens=20, stop_strings=("!",)))
+    assert generation.finish_reason is FinishReason.EOS
+    assert generation.stop_string is None
+    assert generation.text == "the END!"

@@ -178,3 +178,17 @@ def test_the_probe_reports_rounding_only_for_a_good_model():
     assert target_of().report.largest_difference < 1e-5
     assert target_of("gemma3").report.largest_difference < 1e-5
     assert target_of().report.reasons == ()
+
+
+def test_hidden_rows_follow_weights_that_change():
+    model, ids = zoo.build_model("llama"), torch.arange(3, 9)[None]
+    target = TransformersTarget(model)
+    before = target.hidden_rows(ids, torch.ones_like(ids), FeatureSpec())
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.1)
+    after = target.hidden_rows(ids, torch.ones_like(ids), FeatureSpec())
+    with torch.inference_mode():
+        expected = model(ids, output_hidden_states=True).hidden_states[-1]
+    assert torch.allclose(after, expected, atol=1e-4)
+    assert not torch.allclose(after, before, atol=1e-2)

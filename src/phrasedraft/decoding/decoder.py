@@ -101,6 +101,8 @@ class Stream:
         self._decoder = decoder
         self._prompt = prompt_tokens(target, prompt)
         check_prompt(target, self._prompt)
+        if session is not None:
+            session.check(target, decoder.drafter.features)
         self._session = session or decoder.session()
         self._text = _text_stream(target, stopping, show=show)
         settings = RunSettings(
@@ -154,6 +156,7 @@ class Stream:
         clock = time.perf_counter
         started = clock()
         sequence, unread = self._session.open(self._prompt)
+        turn = self._session.turn
         self._num_cached = len(self._prompt) - len(unread)
         first = sequence.prefill(unread)
         run.commit(run.chooser(first.logits)(0), False)
@@ -164,7 +167,7 @@ class Stream:
         yield from self._settle()
         while run.finish_reason is None:
             started = clock()
-            self._session.unsettle()
+            self._session.unsettle(turn)
             tree = self._draft(state, sequence)
             drafted = clock()
             checked = sequence.verify(tree)

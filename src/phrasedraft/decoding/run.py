@@ -89,7 +89,7 @@ class Run:
         self.tokens.append(token)
         if self._logprob is not None:
             self.logprobs.append(self._logprob)
-        shown = self._text.push(token, may_stop=self._may_stop()) if self._text is not None else ""
+        shown = self._text.push(token, may_stop=self._may_stop(token)) if self._text is not None else ""
         self.finish_reason = self._reason(token)
         if self._text is not None and self.finish_reason is not None:
             shown += self._text.finish()
@@ -101,8 +101,8 @@ class Run:
         pieces, self._unclaimed = self._unclaimed, []
         return pieces
 
-    def _may_stop(self) -> bool:
-        return len(self.tokens) > self._stopping.min_new_tokens
+    def _may_stop(self, token: int) -> bool:
+        return token not in self._eos and len(self.tokens) > self._stopping.min_new_tokens
 
     def _so_far(self) -> Int[Tensor, "1 seq"]:
         return self._buffer[:, : self._num_prompt_tokens + len(self.tokens)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from phrasedraft.errors import OptionError, PhraseDraftError
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import Target, TargetSequence
 
@@ -12,7 +13,7 @@ class Session:
     `sequence` may be one that was begun elsewhere and holds `cached_tokens`.
 
     A session is settled between passes. One that was left in the middle of a pass, by an error or an interrupt, starts
-    afresh at its next prompt.
+    afresh at its next prompt. It serves one answer at a time: the next prompt ends the one before.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Session:
         self._sequence = sequence or target.start(features)
         self._text = list(cached_tokens)
         self._is_settled = True
+        self.turn = 0
 
     @property
     def num_cached_tokens(self) -> int:
@@ -46,10 +48,24 @@ class Session:
             shared = 0
         self._text = list(prompt)
         self._is_settled = False
+        self.turn += 1
         return self._sequence, list(prompt[shared:])
 
-    def unsettle(self) -> None:
-        """A pass begins: until it is settled, the cache holds more than the text."""
+    def check(self, target: Target, features: FeatureSpec) -> None:
+        """Raise `OptionError` where the cache is not the target's, or does not give these features."""
+        if self._target is not target or self._features != features:
+            raise OptionError(
+                "the session was made for another target, or for a drafter that reads other layers",
+                hint="make it with the `session()` of the decoder that uses it",
+            )
+
+    def unsettle(self, turn: int) -> None:
+        """A pass of the answer begun as `turn` begins: until it is settled, the cache holds more than the text."""
+        if turn != self.turn:
+            raise PhraseDraftError(
+                "the session has gone on to another prompt, so this answer cannot be continued",
+                hint="give answers that are read in turns a session each",
+            )
         self._is_settled = False
 
     def settle(self, committed: Sequence[int]) -> None:

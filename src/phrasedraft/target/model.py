@@ -117,14 +117,14 @@ class TransformersTarget:
 
     def start(self, features: FeatureSpec, existing: DynamicCache | None = None) -> TransformersSequence:
         """An empty sequence (or one that continues `existing`) whose passes give the features asked for."""
-        if stamp(self.model) != self._view.stamp:  # weights were loaded, trained or merged since they were packed
-            self._view = packed_view(self.model, wanted=self._wants_packed)
+        self._follow_weights()
         return TransformersSequence(self, features, existing)
 
     def hidden_rows(
         self, input_ids: Int[Tensor, "batch seq"], attention_mask: Int[Tensor, "batch seq"], features: FeatureSpec
     ) -> Float[Tensor, "batch seq feature"]:
         """The features of right-padded sequences in one pass without a cache; rows of padding mean nothing."""
+        self._follow_weights()
         with torch.inference_mode():
             output = self.network.base_model(
                 input_ids=input_ids.to(self.input_device),
@@ -153,6 +153,10 @@ class TransformersTarget:
             list(messages), add_generation_prompt=True, return_dict=False, **template_arguments
         )
         return [int(token) for token in encoded]
+
+    def _follow_weights(self) -> None:
+        if stamp(self.model) != self._view.stamp:  # weights were loaded, trained or merged since they were packed
+            self._view = packed_view(self.model, wanted=self._wants_packed)
 
     def _require_tokenizer(self, purpose: str) -> PreTrainedTokenizerBase:
         if self.tokenizer is None:
