@@ -136,14 +136,14 @@ def test_greedy_drift_reppen_a_repetition_penalty_sees_the_right_prefix(penalty)
 def test_greedy_mlx_divergence_where_low_precision_texts_part_is_reported_with_the_margin():
     """`greedy-mlx-divergence`: fp32 is identical; a lower precision's first difference is a near-tie, and says so."""
     target = TransformersTarget(zoo.build_model("qwen3").to(torch.bfloat16))
-    stopping = Stopping(max_new_tokens=120)
+    stopping = Stopping(max_new_tokens=60)
     alone = plain(target, stopping=stopping)
     drafted = Decoder(target, RightUntilDrafter(alone.tokens, depth=3), num_draft_tokens=7).generate(
         PROMPT, stopping=stopping
     )
     divergence = first_divergence(target, PROMPT, alone.tokens, drafted.tokens)
     assert divergence is None or divergence.top_two_gap <= 0.5
-    other = first_divergence(target, PROMPT, alone.tokens, greedy_answer("mistral", 120))
+    other = first_divergence(target, PROMPT, alone.tokens, greedy_answer("mistral", 60))
     assert other is not None
     assert other.top_two_gap >= 0
 

@@ -34,12 +34,12 @@ def test_samp_typical_lossy_a_tree_of_two_branches_and_two_levels_samples_the_ta
     target = target_of("llama", vocab_size=8)
     decoder = Decoder(target, Wide(()), num_draft_tokens=6)
     accepted = 0
-    for seed in range(25):
+    for seed in range(10):
         choice = Choice(temperature=3.0, seed=seed)
         generation = decoder.generate((1, 2, 3), choice, STOPPING)
         assert generation.tokens == plain(target, choice, STOPPING, prompt=(1, 2, 3)).tokens
         accepted += generation.stats.num_accepted_tokens
-    assert accepted > 40
+    assert accepted > 15
 
 
 def test_samp_seed_noeffect_another_seed_gives_another_text():

@@ -19,7 +19,7 @@ LENGTH = 3
 THRESHOLD = 1e-3
 """Probability of a right sampler to fail; the wrong one below must stay under it."""
 
-NUM_SAMPLES = 2000
+NUM_SAMPLES = 1500
 BUDGET = DraftBudget(num_draft_tokens=6, max_depth=3)
 PROMPT = (1, 2, 3)
 OUTCOMES = list(itertools.product(range(VOCAB_SIZE), repeat=LENGTH))
