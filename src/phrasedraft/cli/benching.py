@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
-from phrasedraft.cli.console import data_console, note_console, print_json
+from phrasedraft.cli.console import compact_table, data_console, note_console, print_json
 from phrasedraft.cli.loading import Loaded, encode_turn, load
 from phrasedraft.cli.options import TargetOptions
 from phrasedraft.decoding import first_divergence
@@ -26,7 +24,7 @@ from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmar
 from phrasedraft.evaluation.methods import GENERATE, PLAIN, Drafting, Method, TransformersGenerate
 from phrasedraft.evaluation.plots import plot_speedups
 from phrasedraft.evaluation.prompts import load_prompts
-from phrasedraft.evaluation.report import Row, Summary, environment, summarize, tables, write_report
+from phrasedraft.evaluation.report import Summary, environment, summarize, tables, write_report
 
 BUSY_LOAD = 0.5
 """A load average this far above the threads in use means that something else is running."""
@@ -192,13 +190,7 @@ def _peak_megabytes() -> int:
 
 def _show(console: Console, summaries: Sequence[Summary]) -> None:
     for header, rows in tables(summaries):
-        console.print(_table(header, rows))
-
-
-def _table(header: Row, rows: Sequence[Row]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for index, name in enumerate(header):
-        table.add_column(name, justify="right" if index else "left", no_wrap=not index)
-    for row in rows:
-        table.add_row(*map(escape, row))
-    return table
+        table = compact_table(header)
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console.print(table)

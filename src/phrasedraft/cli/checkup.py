@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from phrasedraft.budget.cost import PassCost, measure_pass_cost
-from phrasedraft.cli.console import data_console, print_json, show_stage
+from phrasedraft.cli.console import compact_table, data_console, print_json, show_stage
 from phrasedraft.cli.identity import IdentityCheck, check_identity
 from phrasedraft.cli.loading import has_chat_template, load_target_quietly
 from phrasedraft.cli.options import LoadOptions
@@ -48,9 +48,7 @@ def check_up(
         "identity": [check.as_dict() for check in checks],
         "pass_cost": cost.as_dict(),
         "tokens_per_pass": {str(count): value for count, value in known.items()},
-        "tokens_per_pass_from": "the head's held-out replay"
-        if head and known is not ASSUMED_TOKENS_PER_PASS
-        else "assumed",
+        "tokens_per_pass_from": "an assumption" if known is ASSUMED_TOKENS_PER_PASS else "the head's held-out replay",
         "best_num_draft_tokens": _best(target, cost, known),
     }
     if as_json:
@@ -139,7 +137,7 @@ def _show(
     lines = {
         "target": f"{report['target']} ({report['architecture']}, {report['dtype']} on {report['device']})",
         "support": f"{report['support']}: {MEANING[Support(report['support'])]}",
-        "logits": f"differ by {report['largest_logit_difference']:.1e} at most, {report['tolerance']:.0e} is allowed",
+        "logits": _logits_line(report),
         "attention": str(report["attention_implementation"]),
         "linears": "packed" if report["packed"] else "as they are",
         "end of text": eos,
@@ -155,8 +153,14 @@ def _show(
         console.print(f"[bold]{'text':<14}[/] {escape(str(check))}")
     console.print(_cost_table(cost, tokens_per_pass))
     origin = report["tokens_per_pass_from"]
-    console.print(f"with the tokens a pass of {origin}, {report['best_num_draft_tokens']} draft tokens pay best")
+    console.print(f"with tokens a pass from {origin}, {report['best_num_draft_tokens']} draft tokens pay best")
     console.print("[bold green]usable[/]" if report["usable"] else "[bold red]not usable[/]")
+
+
+def _logits_line(report: Mapping[str, Any]) -> str:
+    if report["support"] == Support.NOTHING.value:
+        return f"differ by more than the {report['tolerance']:.0e} that is allowed, see below"
+    return f"differ by {report['largest_logit_difference']:.1e} at most, {report['tolerance']:.0e} is allowed"
 
 
 def _head_line(head: Mapping[str, Any]) -> str:
@@ -166,9 +170,9 @@ def _head_line(head: Mapping[str, Any]) -> str:
 
 
 def _cost_table(cost: PassCost, tokens_per_pass: Mapping[int, float]) -> Table:
-    table = Table()
-    for name in ("draft tokens", "context", "ms a pass", "quartiles", "pays above tokens a pass", "expected speed-up"):
-        table.add_column(name, justify="right")
+    table = compact_table(
+        ("draft tokens", "context", "ms a pass", "quartiles", "pays above tokens a pass", "expected speed-up")
+    )
     for time in cost.times:
         count, context = time.num_draft_tokens, time.context_tokens
         table.add_row(

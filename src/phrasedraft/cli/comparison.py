@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from phrasedraft.cli.console import data_console, note_console, print_json, show_stage
+from phrasedraft.cli.console import compact_table, data_console, note_console, print_json, show_stage
 from phrasedraft.cli.drafted_text import DraftedText
 from phrasedraft.cli.loading import Loaded, encode_turn, load
 from phrasedraft.cli.options import TargetOptions
@@ -166,19 +166,17 @@ def _show_total(console: Console, pairs: Sequence[Pair]) -> None:
 
 
 def _table(pairs: Sequence[Pair], speedup: SpeedUp) -> Table:
-    table = Table(show_footer=True)
     num_tokens = sum(len(pair.drafted.tokens) for pair in pairs)
-    identical = sum(pair.is_identical for pair in pairs)
-    table.add_column("question", footer="all", no_wrap=True)
-    for name, footer in (
-        ("tokens", f"{num_tokens}"),
-        ("tokens a pass", f"{_stats(pairs).mean_acceptance_length:.2f}"),
-        ("generate() seconds", f"{sum(pair.generated.seconds for pair in pairs):.1f}"),
-        ("drafted seconds", f"{sum(pair.drafted.seconds for pair in pairs):.1f}"),
-        ("speed-up", f"{speedup.ratio:.2f}"),
-        ("identical", f"{identical}/{len(pairs)}"),
-    ):
-        table.add_column(name, footer=footer, justify="right")
+    columns = {
+        "question": "all",
+        "tokens": f"{num_tokens}",
+        "tokens a pass": f"{_stats(pairs).mean_acceptance_length:.2f}",
+        "generate() s": f"{sum(pair.generated.seconds for pair in pairs):.1f}",
+        "drafted s": f"{sum(pair.drafted.seconds for pair in pairs):.1f}",
+        "speed-up": f"{speedup.ratio:.2f}",
+        "identical": f"{sum(pair.is_identical for pair in pairs)}/{len(pairs)}",
+    }
+    table = compact_table(tuple(columns), tuple(columns.values()))
     for pair in pairs:
         table.add_row(
             pair.prompt.id,

@@ -2,12 +2,15 @@
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from phrasedraft.errors import PhraseDraftError
 
@@ -32,6 +35,19 @@ def show_stage(text: str) -> None:
     console = note_console()
     if console.is_terminal:
         console.print(f"[dim]{escape(text)} ...[/]")
+
+
+def compact_table(header: Sequence[str], footer: Sequence[str] = ()) -> Table:
+    """An empty table narrow enough for 80 columns: the first column to the left and never cut, numbers to the right."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_footer=bool(footer))
+    for index, name in enumerate(header):
+        table.add_column(
+            escape(name),
+            footer=escape(footer[index]) if footer else "",
+            justify="right" if index else "left",
+            no_wrap=not index,
+        )
+    return table
 
 
 def print_json(value: Any) -> None:

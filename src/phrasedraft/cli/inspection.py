@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 from transformers import AutoTokenizer
 
-from phrasedraft.cli.console import data_console, print_json
+from phrasedraft.cli.console import compact_table, data_console, print_json
 from phrasedraft.cli.loading import NO_HEAD
 from phrasedraft.drafters import PhraseHead, shipped_heads
 from phrasedraft.errors import TargetError
@@ -128,9 +128,8 @@ def _show(console: Console, report: Mapping[str, Any], text: VocabularyReport | 
 
 
 def _histogram(name: str, counts: Mapping[Any, int]) -> Table:
-    table = Table()
-    for column, side in ((name, "right"), ("phrases", "right"), ("share", "right"), ("", "left")):
-        table.add_column(column, justify=side)  # type: ignore[arg-type]
+    table = compact_table((name, "phrases", "share"))
+    table.add_column("", justify="left")
     total, most = max(sum(counts.values()), 1), max(counts.values(), default=1)
     for value, count in counts.items():
         bar = "#" * math.ceil(BAR_WIDTH * count / most)
