@@ -1,1 +1,1 @@
-"""TODO."""
+"""Measuring drafters: paired benchmarks, and replay from traces."""

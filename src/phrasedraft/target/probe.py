@@ -21,6 +21,12 @@ TOLERANCE = {torch.float64: 1e-6, torch.float32: 1e-3, torch.float16: 3e-2, torc
 
 NUM_CONTEXT_TOKENS = 6
 
+NUM_ATTEMPTS = 4
+"""In low precision a model can round far off after some tokens; a wrong mask is wrong after all of them."""
+
+CLEARLY_WRONG = 0.25
+"""Differences above this are no rounding; a node that sees its sibling is 0.3 to 0.8 off in SmolLM2-135M."""
+
 
 @runtime_checkable
 class Probed(Protocol):
@@ -48,19 +54,28 @@ class ProbeReport:
 @torch.inference_mode()
 def probe(target: Probed) -> ProbeReport:
     """What one pass of the target can check exactly, tried out on random tokens."""
-    generator = torch.Generator().manual_seed(20)
+    reasons: list[str] = []
+    for support in (Support.TREE, Support.CHAIN):
+        for attempt in range(NUM_ATTEMPTS):
+            problem, difference = _attempt(target, support, seed=attempt)
+            if not problem:
+                return ProbeReport(support, tuple(reasons), difference)
+            if difference == 0 or difference > CLEARLY_WRONG:
+                break
+        reasons.append(f"no {support.value} drafting: {problem}")
+    return ProbeReport(Support.NOTHING, tuple(reasons), 0.0)
+
+
+def _attempt(target: Probed, support: Support, *, seed: int) -> tuple[str, float]:
+    """What is wrong with drafting trees or chains after some random tokens, and how far the logits were off."""
+    generator = torch.Generator().manual_seed(seed)
     vocab_size = target.identity.vocab_size
     tokens = torch.randint(0, vocab_size, (NUM_CONTEXT_TOKENS + 6,), generator=generator).tolist()
     context, (root, left, right, left_end, right_end, last) = tokens[:NUM_CONTEXT_TOKENS], tokens[NUM_CONTEXT_TOKENS:]
-    tree = DraftTree((root, left, right, left_end, right_end), (-1, 0, 0, 1, 2), (1.0,) * 5)
-    chain = DraftTree.chain((root, right, right_end, left))
-    reasons: list[str] = []
-    for support, draft, path in ((Support.TREE, tree, (0, 2, 4)), (Support.CHAIN, chain, (0, 1, 2))):
-        problem, difference = _try(target, context, draft, path, last)
-        if not problem:
-            return ProbeReport(support, tuple(reasons), difference)
-        reasons.append(f"no {support.value} drafting: {problem}")
-    return ProbeReport(Support.NOTHING, tuple(reasons), 0.0)
+    if support is Support.TREE:
+        tree = DraftTree((root, left, right, left_end, right_end), (-1, 0, 0, 1, 2), (1.0,) * 5)
+        return _try(target, context, tree, (0, 2, 4), last)
+    return _try(target, context, DraftTree.chain((root, right, right_end, left)), (0, 1, 2), last)
 
 
 def _try(target: Probed, context: Sequence[int], draft: DraftTree, path: Sequence[int], last: int) -> tuple[str, float]:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""From answers of the target to a trained head."""
