@@ -1,3 +1,4 @@
+import hashlib
 import json
 import pickle
 
@@ -28,8 +29,6 @@ def edit(folder, **changes):
 
 def rewrite(folder, change):
     """Change the tensors and let the config vouch for the result, so that only the change itself can be found out."""
-    import hashlib
-
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file(tensors, folder / "model.safetensors")
@@ -124,6 +123,19 @@ def test_every_fault_has_its_own_message_and_a_hint(folder, fault):
     with pytest.raises(HeadFileError, match=message) as raised:
         PhraseHead.from_pretrained(folder)
     assert raised.value.hint
+
+
+@pytest.mark.parametrize("first_byte", [0x80, 0x50])
+def test_a_whole_file_that_begins_like_a_pickle_by_chance_is_read(folder, first_byte):
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    for size in range(0, 4096, 8):  # the first byte is that of the header's length
+        save_file(tensors, path, metadata={"filler": "x" * size})
+        if path.read_bytes()[0] == first_byte:
+            break
+    assert path.read_bytes()[0] == first_byte
+    edit(folder, sha256={"model.safetensors": hashlib.sha256(path.read_bytes()).hexdigest()})
+    assert len(PhraseHead.from_pretrained(folder).vocabulary) == 4
 
 
 def test_one_flipped_byte_is_found_out(folder):

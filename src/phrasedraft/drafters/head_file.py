@@ -193,13 +193,13 @@ def _read_weights(folder: Path, envelope: dict[str, Any]) -> dict[str, Tensor]:
                 hint=f"convert it to `{WEIGHTS}` where you trust it, or train the head again with `phrasedraft fit`",
             ) from None
         raise HeadFileError(f"`{folder}` holds no `{WEIGHTS}`", hint=RETRAIN) from None
-    if data[:2] == b"PK" or data[:1] == b"\x80":
-        raise HeadFileError(
-            f"`{path}` is a pickle under another name, which is never opened: it could run code", hint=RETRAIN
-        )
     try:
-        tensors: dict[str, Tensor] = load(data)
+        tensors: dict[str, Tensor] = load(data)  # which reads tensors only and runs nothing
     except SafetensorError as error:
+        if data[:2] == b"PK" or data[:1] == b"\x80":  # only now: a whole file may begin with these bytes by chance
+            raise HeadFileError(
+                f"`{path}` is a pickle under another name, which is never opened: it could run code", hint=RETRAIN
+            ) from error
         raise HeadFileError(f"`{path}` is truncated or not a safetensors file: {error}", hint=RETRAIN) from error
     digest = hashlib.sha256(data).hexdigest()
     if digest != envelope["sha256"][WEIGHTS]:
