@@ -68,6 +68,24 @@ def test_a_window_that_was_passed_long_ago_still_undoes_rejected_rows(family):
     assert_keeps(target_of(family), CHAIN, [tuple(range(1 + turn % 5)) for turn in range(16)], (3, 4, 5))
 
 
+@pytest.mark.parametrize("family", [family for family in zoo.WINDOWED if family.endswith("wide_window")])
+@torch.inference_mode()
+def test_a_tree_is_allowed_only_where_the_window_holds_all_of_it(family):
+    target, allowed = target_of(family), []
+    for num_context in range(zoo.WIDE_WINDOW - 12, zoo.WIDE_WINDOW + 2):
+        context = [(5 * number + 2) % zoo.VOCAB_SIZE for number in range(num_context)]
+        sequence = target.start(LAYERS)
+        sequence.prefill(context)
+        allowed.append(sequence.support_for(len(TREE.tokens)) is Support.TREE)
+        if allowed[-1]:
+            rows = sequence.verify(TREE).logits
+            for path in TREE_PATHS:
+                logits, _ = fresh_pass(target, context + [TREE.tokens[node] for node in path])
+                assert torch.allclose(rows[path[-1]], logits, atol=1e-4)
+    assert allowed == sorted(allowed, reverse=True)
+    assert {True, False} == set(allowed)
+
+
 @given(
     parents=st.lists(st.integers(0, 9), min_size=1, max_size=9),
     lengths=st.lists(st.integers(0, 9), min_size=1, max_size=3),
@@ -86,7 +104,7 @@ def test_random_trees_keep_random_paths(parents, lengths):
 
 
 @pytest.mark.parametrize("family", ["qwen3_next", "qwen3_5", "falcon_h1"])
-def test_many_rejections_in_a_row_do_not_pile_up_unread_tokens(family):
+def test_many_rejections_in_a_row_leave_the_state_exact(family):
     target = target_of(family)
     assert_keeps(target, CHAIN, [(0,)] * 12, (3, 4))
     assert target.support is Support.CHAIN

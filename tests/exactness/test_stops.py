@@ -172,6 +172,15 @@ def test_minimum_length_keeps_the_end_and_stop_strings_away(stub_name):
     assert text == "the answer is 42 and "
 
 
+@pytest.mark.parametrize(("min_new_tokens", "text"), [(1, "the "), (2, TEXT)])
+def test_a_stop_string_counts_from_the_first_token_after_the_minimum(min_new_tokens, text):
+    stopping = Stopping(max_new_tokens=17, min_new_tokens=min_new_tokens, stop_strings=("answer",))
+    tokens, _, generation = forced("right", 5, stopping)  # `answer` is the second token
+    assert generation.text.startswith(text)
+    assert (generation.finish_reason is FinishReason.STOP_STRING) == (min_new_tokens == 1)
+    assert len(tokens) <= 17
+
+
 def test_ignored_end_of_text_is_an_ordinary_token():
     target = target_of("llama", eos_token_id=ANSWER[3])
     generation = Decoder(target, RightDrafter(ANSWER), num_draft_tokens=5).generate(
