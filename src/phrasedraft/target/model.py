@@ -43,7 +43,8 @@ class TransformersTarget:
         self._wants_packed = packed
         self._view = packed_view(self.model, wanted=packed)
         self._support = Support.TREE
-        self.report = probe(self) if check else ProbeReport(Support.TREE, (), 0.0)
+        is_quantized = getattr(self.model, "hf_quantizer", None) is not None
+        self.report = probe(self, is_quantized=is_quantized) if check else ProbeReport(Support.TREE, (), 0.0)
         self._support = self.report.support
 
     @property
