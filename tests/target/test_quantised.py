@@ -4,9 +4,9 @@ import copy
 
 import torch
 from torch import nn
-from zoo import tiny_model
 
 from phrasedraft import Support, TransformersTarget
+from zoo import tiny_model
 
 
 class WidthDependentLinear(nn.Module):
