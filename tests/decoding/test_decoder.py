@@ -61,7 +61,12 @@ class WrongRoot(StubDrafter):
         return DraftTree.root_only((state.text[-1] + 1) % zoo.VOCAB_SIZE)
 
 
-@pytest.mark.parametrize("drafter_type", [TooMany, WrongRoot])
+class ForeignToken(StubDrafter):
+    def draft(self, state, budget):
+        return tree_of(state.text[-1], [(zoo.VOCAB_SIZE, 0)])
+
+
+@pytest.mark.parametrize("drafter_type", [TooMany, WrongRoot, ForeignToken])
 def test_a_drafter_that_breaks_its_budget_is_refused_by_name(drafter_type):
     with pytest.raises(PhraseDraftError, match="drafter `stub` proposed"):
         Decoder(target_of(), drafter_type(()), num_draft_tokens=3).generate(PROMPT, stopping=STOPPING)

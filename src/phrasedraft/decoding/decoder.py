@@ -207,12 +207,19 @@ class Stream:
         tree = decoder.drafter.propose(state, budget).cut(budget.max_depth)
         if budget.chain_only:
             tree = tree.best_chain()
-        if tree.tokens[0] != root or tree.num_draft_tokens > limit:
-            raise PhraseDraftError(
-                f"drafter `{decoder.drafter.name}` proposed {tree.num_draft_tokens} tokens after token "
-                f"{tree.tokens[0]}, it may propose {limit} after token {root}"
-            )
+        self._check(tree, limit)
         return tree
+
+    def _check(self, tree: DraftTree, limit: int) -> None:
+        """Refuse a draft that no pass could check; a wrong one is fine."""
+        root, vocab_size = self._run.last_token, self._decoder.target.identity.vocab_size
+        lowest, highest = min(tree.tokens), max(tree.tokens)
+        if tree.tokens[0] != root or tree.num_draft_tokens > limit or lowest < 0 or highest >= vocab_size:
+            raise PhraseDraftError(
+                f"drafter `{self._decoder.drafter.name}` proposed {tree.num_draft_tokens} tokens, ids {lowest} to "
+                f"{highest}, after token {tree.tokens[0]}; it may propose {limit}, ids 0 to {vocab_size - 1}, "
+                f"after token {root}"
+            )
 
 
 def _text_stream(target: TransformersTarget, stopping: Stopping, *, show: bool) -> TextStream | None:
