@@ -8,11 +8,11 @@ from rich.console import Console
 
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.errors import DataError, OptionError
+from phrasedraft.phrases.prefix_mining import PrefixMiningSettings
 from phrasedraft.training import fit as fit_module
 from phrasedraft.training.fit import FitSettings, fit
 from phrasedraft.training.settings import with_overrides
 from phrasedraft.training.trainer import TrainingSettings
-from phrasedraft.training.vocabulary import VocabularySettings
 from synthetic import VOCAB, SyntheticTarget, answer_of, write_corpus
 
 
@@ -40,7 +40,7 @@ def target():
 
 
 SETTINGS = FitSettings(
-    vocabulary=VocabularySettings(num_phrases=60, min_count=2, min_answers=2, max_words=4),
+    vocabulary=PrefixMiningSettings(num_phrases=60, min_count=2, min_answers=2, max_words=4),
     training=TrainingSettings(num_epochs=4, batch_size=64, learning_rate=1e-2, trunk_width=32),
     held_out_share=0.2,
     replayed_draft_tokens=(4, 8),

@@ -4,6 +4,7 @@ from phrasedraft.phrases.inspection import PhraseCategory, VocabularyReport, cat
 from phrasedraft.phrases.matching import PhraseMatcher
 from phrasedraft.phrases.mining import MiningSettings, mine_phrases
 from phrasedraft.phrases.pieces import Edge, TokenKind, TokenPieces
+from phrasedraft.phrases.prefix_mining import PrefixMiningSettings, mine_prefixes
 from phrasedraft.phrases.spelling import Speller, Tokenizer
 from phrasedraft.phrases.trie import PhraseTrie
 from phrasedraft.phrases.vocabulary import PhraseVocabulary, SpelledPhrases, Spelling
@@ -15,6 +16,7 @@ __all__ = [
     "PhraseMatcher",
     "PhraseTrie",
     "PhraseVocabulary",
+    "PrefixMiningSettings",
     "SpelledPhrases",
     "Speller",
     "Spelling",
@@ -25,4 +27,5 @@ __all__ = [
     "categorize",
     "describe",
     "mine_phrases",
+    "mine_prefixes",
 ]

@@ -20,6 +20,7 @@ from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.replay import replay
 from phrasedraft.phrases.pieces import TokenPieces
+from phrasedraft.phrases.prefix_mining import PrefixMiningSettings, mine_prefixes
 from phrasedraft.phrases.spelling import Tokenizer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
@@ -32,7 +33,6 @@ from phrasedraft.training.examples import EmbeddingTable, make_examples
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.traces import FeatureSource, Trace
 from phrasedraft.training.trainer import Trainer, TrainingSettings
-from phrasedraft.training.vocabulary import VocabularySettings, mine_prefixes
 
 
 @runtime_checkable
@@ -67,7 +67,7 @@ class FitSettings:
     at `replayed_draft_tokens[0]` nodes, and the finished head replays all of them at each of these node counts.
     """
 
-    vocabulary: VocabularySettings = field(default_factory=VocabularySettings)
+    vocabulary: PrefixMiningSettings = field(default_factory=PrefixMiningSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     target_layers: tuple[int, ...] = (-1,)
     held_out_share: float = 0.05
@@ -150,7 +150,7 @@ def summary(stats: DecodingStats) -> dict[str, float | int]:
 
 
 def _mine(
-    target: FitTarget, traces: Sequence[Trace], settings: VocabularySettings, console: Console
+    target: FitTarget, traces: Sequence[Trace], settings: PrefixMiningSettings, console: Console
 ) -> PhraseVocabulary:
     """The phrases of the answers trained on."""
     if target.tokenizer is None:

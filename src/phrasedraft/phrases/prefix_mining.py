@@ -1,4 +1,4 @@
-"""The vocabulary a head is trained on: the phrases a draft most often passes through, prefixes first."""
+"""Mining for a head that chooses among siblings: the phrases a text most often passes through, prefixes first."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from phrasedraft.phrases.vocabulary import PhraseVocabulary
 
 
 @dataclass(frozen=True, kw_only=True)
-class VocabularySettings:
+class PrefixMiningSettings:
     """What may be a phrase of the head, and how many are kept.
 
     A phrase touches up to `max_words` words and numbers; punctuation and newlines count as none. Longer ones than one
@@ -36,13 +36,13 @@ class VocabularySettings:
 
 
 def mine_prefixes(
-    answers: Sequence[Sequence[int]], pieces: TokenPieces, settings: VocabularySettings
+    answers: Sequence[Sequence[int]], pieces: TokenPieces, settings: PrefixMiningSettings
 ) -> PhraseVocabulary:
     """The most frequent phrases of `answers`, where every prefix of a phrase is a phrase too.
 
     A head drafts after whatever token came last and chooses token by token among siblings, so what counts is how often
     a text passes through a phrase, wherever it begins, and a prefix without a row of its own would be a choice without
-    a score. `phrases.mining` counts otherwise, by segmentation: that is for drafters that chain whole phrases.
+    a score. `mine_phrases` values what a phrase adds over a shorter one: that is for drafters that chain whole phrases.
     """
     candidates = sorted(_candidates(answers, settings), key=lambda line: (-line[0], len(line[1]), line[1]))
     singles = [phrase for _, phrase in candidates if len(phrase) == 1]
@@ -63,7 +63,7 @@ def mine_prefixes(
 
 
 def _candidates(
-    answers: Sequence[Sequence[int]], settings: VocabularySettings
+    answers: Sequence[Sequence[int]], settings: PrefixMiningSettings
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """How often each span of tokens occurs; of more than one token only where it and its prefixes are frequent."""
     lengths = np.array([len(answer) for answer in answers], dtype=np.int64)
