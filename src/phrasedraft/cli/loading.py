@@ -20,7 +20,7 @@ NO_HEAD = "none"
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A target and what drafts for it; `head` is None where nothing drafts."""
+    """A target and what drafts for it; `head` is None where nothing drafts, `head_name` what `--head` says."""
 
     target: TransformersTarget
     drafter: Drafter
@@ -47,7 +47,7 @@ def load(options: TargetOptions) -> Loaded:
         target=target,
         drafter=head or KnownAnswerDrafter(),
         head=head,
-        head_name=str(folder) if folder is not None else NO_HEAD,
+        head_name=(options.head or options.target) if folder is not None else NO_HEAD,
     )
 
 
