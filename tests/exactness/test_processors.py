@@ -49,13 +49,8 @@ PROCESSORS = {
         lambda: {"processors": (ExponentialDecayLengthPenalty((4, 1.6), EOS, len(PROMPT)),)},
     ),
     "min_length": (
-        {"min_length": 20, "exponential_decay_length_penalty": (2, 2.0)},
-        lambda: {
-            "processors": (
-                MinLengthLogitsProcessor(20, EOS),
-                ExponentialDecayLengthPenalty((2, 2.0), EOS, len(PROMPT)),
-            )
-        },
+        {"min_length": 20, "sequence_bias": [[[EOS], 100.0]]},
+        lambda: {"processors": (SequenceBiasLogitsProcessor([[[EOS], 100.0]]), MinLengthLogitsProcessor(20, EOS))},
     ),
 }
 
