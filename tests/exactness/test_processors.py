@@ -19,7 +19,7 @@ from phrasedraft import Choice, Decoder, FinishReason, Stopping
 
 LENGTH = 28
 COMMON = greedy_answer("llama", LENGTH)
-EOS = next(token for token in range(zoo.VOCAB_SIZE) if token not in COMMON + PROMPT)
+EOS = next(token for token in range(1, zoo.VOCAB_SIZE) if token not in COMMON + PROMPT)
 """A token the greedy text does not hold, for the processors that speak of an end."""
 
 PROCESSORS = {
