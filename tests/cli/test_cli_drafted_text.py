@@ -19,7 +19,7 @@ def written(**console) -> str:
 
 
 def test_a_file_gets_brackets():
-    assert written() == "The [total is] 12\n[So]\n"
+    assert written() == "The[ total is] 12[\nSo]\n"
 
 
 def test_a_terminal_gets_colour():

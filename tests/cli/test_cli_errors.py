@@ -147,3 +147,17 @@ def test_an_interrupted_benchmark_goes_on_where_it_was(run, llama, head, monkeyp
     again = run(*arguments, "-o", "out")
     assert again.exit_code == 0
     assert f"{6 - len(kept)} answers to measure" in again.stderr
+
+
+def test_a_device_that_is_not_there(run, llama):
+    for device in ("cuda:9", "banana"):
+        result = run("generate", "hello", "--target", llama, "--head", "none", "--device", device)
+        refused(result, f"`device` is `{device}`", "hint: ")
+
+
+@pytest.mark.parametrize("verb", ["generate", "fit"])
+def test_a_verb_without_its_argument(run, verb):
+    result = run(verb)
+    assert result.exit_code == 2
+    assert "Missing argument" in result.stderr
+    assert "Traceback" not in result.output

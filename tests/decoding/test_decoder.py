@@ -79,6 +79,19 @@ def test_drafts_deeper_than_the_text_may_get_are_cut():
     assert generation.stats.num_draft_tokens <= 6
 
 
+@pytest.mark.usefixtures("without_type_checks")
+@pytest.mark.parametrize(("drafter", "num_draft_tokens"), [(None, 3), (StubDrafter(()), 1.5)])
+def test_what_is_no_drafter_and_no_length_is_refused(drafter, num_draft_tokens):
+    with pytest.raises(OptionError, match="it may be"):
+        Decoder(target_of(), drafter, num_draft_tokens=num_draft_tokens)
+
+
+@pytest.mark.usefixtures("without_type_checks")
+def test_a_prompt_of_fractions_is_refused():
+    with pytest.raises(PromptError, match=r"the prompt holds `1\.5`"):
+        plain(target_of(), prompt=[1, 1.5])
+
+
 def test_negative_draft_length_is_refused():
     with pytest.raises(OptionError, match="`num_draft_tokens` is `-1`, it may be 0 or more"):
         Decoder(target_of(), StubDrafter(()), num_draft_tokens=-1)

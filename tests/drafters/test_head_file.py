@@ -86,6 +86,10 @@ FAULTS = {
         lambda f: (f / "model.safetensors").write_bytes((f / "model.safetensors").read_bytes()[:-9]),
         "truncated or not a safetensors file",
     ),
+    "weights cut short that begin like a pickle": (
+        lambda f: (f / "model.safetensors").write_bytes(b"\x80\x02\0\0\0\0\0\0{" + b" " * 90),
+        "truncated or not a safetensors file",
+    ),
     "weights empty": (lambda f: (f / "model.safetensors").write_bytes(b""), "truncated or not a safetensors file"),
     "no phrase table": (
         lambda f: rewrite(f, lambda t: t.pop("phrase_tokens")),

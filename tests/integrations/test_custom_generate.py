@@ -267,3 +267,30 @@ def test_one_generate_serves_several_models():
     for family in ("llama", "qwen3", "llama"):
         tokens = generated(zoo.tiny_model(family), PROMPT, LENGTH, custom_generate=generate)
         assert tuple(tokens) == greedy_answer(family, LENGTH)
+
+
+def test_a_streamer_given_to_generate_itself_gets_every_token():
+    model, streamer = zoo.tiny_model("llama"), Collecting()
+    generated(model, PROMPT, LENGTH, custom_generate=phrase_generate(RightDrafter(ANSWER)), streamer=streamer)
+    assert streamer.chunks[0] == list(PROMPT)
+    assert tuple(itertools.chain(*streamer.chunks[1:])) == ANSWER
+    assert streamer.ended == 1
+
+
+def test_a_streamer_given_twice_gets_everything_once():
+    model, streamer = zoo.tiny_model("llama"), Collecting()
+    generate = phrase_generate(RightDrafter(ANSWER), streamer=streamer)
+    generated(model, PROMPT, LENGTH, custom_generate=generate, streamer=streamer)
+    assert tuple(itertools.chain(*streamer.chunks)) == PROMPT + ANSWER
+
+
+def test_an_assistant_model_beside_the_head_warns():
+    model = zoo.tiny_model("llama")
+    with pytest.warns(UserWarning, match="`assistant_model` has no effect"):
+        tokens, _ = drafted(model, RightDrafter(ANSWER), assistant_model=model)
+    assert tuple(tokens) == ANSWER
+
+
+def test_another_way_of_drafting_is_refused_by_name():
+    with pytest.raises(OptionError, match="`prompt_lookup_num_tokens` is `3`, with phrase drafting it may be `None`"):
+        drafted(zoo.tiny_model("llama"), RightDrafter(ANSWER), prompt_lookup_num_tokens=3)

@@ -76,7 +76,7 @@ class LazyGroup(TyperGroup):
 def _name_value(error: Any, arguments: Sequence[str]) -> None:
     """Put the refused value of an option into the parser's message, which may leave it out."""
     for option in getattr(error.param, "opts", ()):
-        for argument, following in zip(arguments, (*arguments[1:], ""), strict=True):
+        for argument, following in zip(arguments, (*arguments[1:], ""), strict=False):
             name, equals, value = argument.partition("=")
             if name == option:
                 error.message = f"`{value if equals else following}`: {error.message}"

@@ -39,8 +39,7 @@ class DraftedText:
         if piece.was_drafted == self._in_draft:
             self._out(text)
         elif piece.was_drafted:
-            bare = text.lstrip()
-            self._out(text[: len(text) - len(bare)] + _OPEN + bare)
+            self._out(_OPEN + text)
         else:
             self._out(_CLOSE + text)
         self._in_draft = piece.was_drafted

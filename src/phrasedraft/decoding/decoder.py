@@ -37,8 +37,13 @@ class Decoder:
     """
 
     def __init__(self, target: TransformersTarget, drafter: Drafter, *, num_draft_tokens: int = 8) -> None:
-        if num_draft_tokens < 0:
-            raise OptionError(f"`num_draft_tokens` is `{num_draft_tokens}`, it may be 0 or more")
+        if not isinstance(num_draft_tokens, int) or num_draft_tokens < 0:
+            raise OptionError(f"`num_draft_tokens` is `{num_draft_tokens}`, it may be 0 or more, a whole number")
+        if not isinstance(drafter, Drafter):
+            raise OptionError(
+                f"the drafter is `{drafter!r}`, it may be a head or anything with the verbs of `Drafter`",
+                hint='`load_head("smollm2-135m")` loads one; `num_draft_tokens=0` decodes without drafts',
+            )
         drafter.check(target.identity)
         drafter.place(target.device)
         self.target = target

@@ -1,5 +1,6 @@
 """Prompts in the forms people have them, as token ids that can be answered."""
 
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,17 @@ def prompt_tokens(
         return [int(token) for token in prompt.flatten().tolist()]
     if prompt and isinstance(prompt[0], Mapping):
         return target.encode_chat(prompt)  # type: ignore[arg-type]
-    return [int(token) for token in prompt]  # type: ignore[arg-type]
+    return [_token_id(token) for token in prompt]
+
+
+def _token_id(token: Any) -> int:
+    try:
+        return operator.index(token)
+    except TypeError:
+        raise PromptError(
+            f"the prompt holds `{token!r}`, it may be a text, token ids or chat messages",
+            hint="encode a text with `target.encode`, messages with `target.encode_chat`",
+        ) from None
 
 
 def check_prompt(target: TransformersTarget, prompt: Sequence[int]) -> None:

@@ -196,7 +196,7 @@ def _read_weights(folder: Path, envelope: dict[str, Any]) -> dict[str, Tensor]:
     try:
         tensors: dict[str, Tensor] = load(data)  # which reads tensors only and runs nothing
     except SafetensorError as error:
-        if data[:2] == b"PK" or data[:1] == b"\x80":  # only now: a whole file may begin with these bytes by chance
+        if _looks_like_pickle(data):
             raise HeadFileError(
                 f"`{path}` is a pickle under another name, which is never opened: it could run code", hint=RETRAIN
             ) from error
@@ -209,6 +209,15 @@ def _read_weights(folder: Path, envelope: dict[str, Any]) -> dict[str, Tensor]:
             hint=RETRAIN,
         )
     return tensors
+
+
+def _looks_like_pickle(data: bytes) -> bool:
+    """Whether a file that is no whole safetensors file is a pickle, or a zip as `torch.save` writes it.
+
+    A safetensors file begins with the length of its header, which may begin like a pickle by chance, and then the
+    header, which begins with a brace.
+    """
+    return data[8:9] != b"{" and (data[:2] == b"PK" or data[:1] == b"\x80")
 
 
 def _check_phrases(path: Path, envelope: dict[str, Any], phrases: Tensor | None) -> None:

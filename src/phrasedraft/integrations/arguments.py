@@ -1,11 +1,12 @@
 """What transformers' `generate` may hand to phrase drafting, and a clear refusal of what would change the text."""
 
+import inspect
 import warnings
 from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
-from transformers import DynamicCache, GenerationConfig, QuantizedCache
+from transformers import DynamicCache, GenerationConfig, GenerationMixin, QuantizedCache
 
 from phrasedraft.errors import OptionError
 from phrasedraft.target.cache import adoptable
@@ -22,6 +23,30 @@ HANDLED = {
 """Model arguments phrase drafting understands, or sets itself."""
 
 
+ALLOWED = {
+    "num_beams": 1,
+    "output_attentions": False,
+    "output_hidden_states": False,
+    "penalty_alpha": None,
+    "prompt_lookup_num_tokens": None,
+}
+"""Settings of the generation config that phrase drafting honours at one value only."""
+
+
+def dropped_arguments() -> tuple[Any, Any]:
+    """The `streamer` and `assistant_model` given to the `generate` call we are in, None where there is none.
+
+    transformers (to 5.24 at least) hands a streamer the prompt, then drops it for a callable `custom_generate`, which
+    leaves whoever reads from it waiting for ever. The caller's frame is the only place where it can still be found.
+    """
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_code.co_name == "generate" and frame.f_globals.get("__name__") == GenerationMixin.__module__:
+            return frame.f_locals.get("streamer"), frame.f_locals.get("assistant_model")
+        frame = frame.f_back
+    return None, None
+
+
 def check_arguments(
     input_ids: Int[Tensor, "batch seq"],
     config: GenerationConfig,
@@ -34,7 +59,7 @@ def check_arguments(
         raise OptionError(
             "the prompt is empty or was given as `inputs_embeds`, it may be `input_ids` of one token or more"
         )
-    for name, allowed in {"num_beams": 1, "output_attentions": False, "output_hidden_states": False}.items():
+    for name, allowed in ALLOWED.items():
         value = getattr(config, name, None)
         if value is not None and value != allowed:
             raise OptionError(f"`{name}` is `{value}`, with phrase drafting it may be `{allowed}`")

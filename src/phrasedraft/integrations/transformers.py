@@ -4,13 +4,13 @@
     model.generate(**inputs, custom_generate=generate, max_new_tokens=64)
 
 transformers prepares everything (processors, stopping criteria, lengths, cache) and hands the loop to us. With a
-callable `custom_generate` it drops three arguments on the way: `streamer`, `tokenizer` and `assistant_model`. Give the
-streamer to `phrase_generate`, and stop strings as `StopStringCriteria(tokenizer, [...])`; or call
-`PhraseGenerate.generate(model, ...)`, which takes all of `generate`'s arguments and passes them on whole.
+callable `custom_generate` it drops three arguments on the way: `streamer`, which is taken back from the call,
+`assistant_model`, which has no effect (with a warning), and `tokenizer`, without which it refuses `stop_strings`. Give
+those as `StopStringCriteria(tokenizer, [...])`, or call `PhraseGenerate.generate(model, ...)`, which takes them.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import (
+    DynamicCache,
     GenerationConfig,
     LogitsProcessorList,
     PreTrainedModel,
@@ -31,7 +32,7 @@ from phrasedraft.choice import Choice
 from phrasedraft.decoding import Decoder, DecodingStats, Session, Stopping
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
-from phrasedraft.integrations.arguments import check_arguments, reusable_cache, unpadded
+from phrasedraft.integrations.arguments import check_arguments, dropped_arguments, reusable_cache, unpadded
 from phrasedraft.target import TransformersTarget
 
 
@@ -98,25 +99,21 @@ class PhraseGenerate:
         **model_kwargs: Any,
     ) -> Any:
         """The loop transformers calls; returns what `generate` returns."""
-        check_arguments(input_ids, generation_config, model_kwargs, has_streamer=self._streamer is not None)
+        given, assistant = dropped_arguments()
+        if assistant is not None:
+            warnings.warn("`assistant_model` has no effect: the phrase head drafts", UserWarning, stacklevel=2)
+        streamer = self._streamer or given
+        check_arguments(input_ids, generation_config, model_kwargs, has_streamer=streamer is not None)
+        if streamer is not None and streamer is not given:  # transformers puts the prompt into the one it is given
+            streamer.put(input_ids.cpu())
         decoder = self._decoder_for(model)
         self.stats = DecodingStats()
+        call = _Call(decoder, logits_processor, stopping_criteria, generation_config, streamer)
         rows = []
         for row in range(input_ids.shape[0]):
             prompt, padding = unpadded(input_ids[row], model_kwargs, row)
             cache = reusable_cache(model_kwargs, num_rows=input_ids.shape[0])
-            session = None
-            if cache is not None:
-                sequence = decoder.target.start(self._drafter.features, cache)
-                session = Session(
-                    decoder.target,
-                    self._drafter.features,
-                    sequence=sequence,
-                    cached_tokens=prompt[: sequence.num_cached_tokens],
-                )
-            rows.append(
-                self._one(decoder, prompt, padding, logits_processor, stopping_criteria, generation_config, session)
-            )
+            rows.append(self._one(call, prompt, padding, cache))
         return _output(input_ids, rows, generation_config)
 
     def _decoder_for(self, model: PreTrainedModel) -> Decoder:
@@ -126,17 +123,11 @@ class PhraseGenerate:
         return self._decoder
 
     def _one(
-        self,
-        decoder: Decoder,
-        prompt: list[int],
-        padding: Int[Tensor, "1 pad"],
-        processors: LogitsProcessorList,
-        criteria: StoppingCriteriaList,
-        config: GenerationConfig,
-        session: Session | None,
+        self, call: "_Call", prompt: list[int], padding: Int[Tensor, "1 pad"], cache: DynamicCache | None
     ) -> "Row":
+        config = call.config
         raw, processed = Recorder([]), Recorder([])
-        wrapped: list[Any] = [_Padded(processor, padding) for processor in processors]
+        wrapped: list[Any] = [_Padded(processor, padding) for processor in call.processors]
         if config.output_logits:
             wrapped.insert(0, raw)
         if config.output_scores:
@@ -146,26 +137,41 @@ class PhraseGenerate:
             processors=tuple(wrapped),
             seed=int(torch.randint(2**62, (1,)).item()) if config.do_sample else None,
         )
-        room = config.max_length - padding.shape[1] - len(prompt)
         # The criteria transformers prepared hold its own rules for EOS and length, so ours stay out of the way.
         stopping = Stopping(
-            max_new_tokens=room, ignore_eos=True, criteria=(_Padded(criteria, padding),) if len(criteria) else ()
+            max_new_tokens=config.max_length - padding.shape[1] - len(prompt),
+            ignore_eos=True,
+            criteria=(_Padded(call.criteria, padding),) if len(call.criteria) else (),
         )
-        stream = decoder.stream(prompt, choice, stopping, session=session)
-        tokens = list(self._streamed(stream, prompt, padding))
+        stream = call.decoder.stream(prompt, choice, stopping, session=self._session(call, prompt, cache))
+        tokens = []
+        for piece in stream:
+            tokens.append(piece.token)
+            if call.streamer is not None:
+                call.streamer.put(torch.tensor([piece.token]))
+        if call.streamer is not None:
+            call.streamer.end()
         self.stats.add(stream.stats)
         return Row(tokens, raw.rows, processed.rows)
 
-    def _streamed(self, pieces: Any, prompt: Sequence[int], padding: Int[Tensor, "1 pad"]) -> Iterator[int]:
-        streamer = self._streamer
-        if streamer is not None:
-            streamer.put(torch.cat([padding.cpu(), torch.tensor([list(prompt)])], dim=1))
-        for piece in pieces:
-            if streamer is not None:
-                streamer.put(torch.tensor([piece.token]))
-            yield piece.token
-        if streamer is not None:
-            streamer.end()
+    def _session(self, call: "_Call", prompt: list[int], cache: DynamicCache | None) -> Session | None:
+        """The place in a cache that was passed in, None to start with an empty one."""
+        if cache is None:
+            return None
+        target, features = call.decoder.target, self._drafter.features
+        sequence = target.start(features, cache)
+        return Session(target, features, sequence=sequence, cached_tokens=prompt[: sequence.num_cached_tokens])
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of `generate`, as transformers prepared it."""
+
+    decoder: Decoder
+    processors: LogitsProcessorList
+    criteria: StoppingCriteriaList
+    config: GenerationConfig
+    streamer: BaseStreamer | None
 
 
 def phrase_generate(

@@ -31,12 +31,12 @@ def load_target(
     """
     if dtype != "auto" and dtype not in DTYPES:
         raise OptionError(f"`dtype` is `{dtype}`, it may be `auto`, {', '.join(f'`{known}`' for known in DTYPES)}")
+    place = _place(device)
     folder = str(embedded_folder()) if name == EMBEDDED_NAME else name
     arguments: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": Path(folder).is_dir()}
     if revision is not None:
         arguments["revision"] = revision
     try:
-        place = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         model = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=DTYPES.get(dtype, "auto"),
@@ -51,3 +51,16 @@ def load_target(
             hint=f"give `{EMBEDDED_NAME}`, a local folder with a transformers model, or a hub id that can be reached",
         ) from error
     return TransformersTarget(model, tokenizer, packed=packed, name=name)
+
+
+def _place(device: str) -> torch.device:
+    """The device by name, tried out; `OptionError` where this machine or this build of torch has none of that name."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise OptionError(
+            f"`device` is `{device}`, it may be `auto`, `cpu` or a device there is: {str(error).splitlines()[0]}",
+            hint="leave it out to take the GPU if there is one, else the CPU",
+        ) from error

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
+from jinja2 import TemplateError
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -150,9 +151,15 @@ class TransformersTarget:
                 f"the tokenizer of `{self._name}` has no chat template",
                 hint="give the prompt as plain text, or set `tokenizer.chat_template`",
             )
-        encoded = tokenizer.apply_chat_template(
-            list(messages), add_generation_prompt=True, return_dict=False, **template_arguments
-        )
+        try:
+            encoded = tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=True, return_dict=False, **template_arguments
+            )
+        except (TemplateError, TypeError, KeyError) as error:
+            raise PromptError(
+                f"the chat template of `{self._name}` does not take these messages: {error}",
+                hint='a message is `{"role": "user", "content": "..."}`; some templates allow no system message',
+            ) from error
         return [int(token) for token in encoded]
 
     def _follow_weights(self) -> None:
