@@ -3,9 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from jinja2 import TemplateError
-
-from phrasedraft.errors import PromptError
 from phrasedraft.target import TransformersTarget
 
 
@@ -54,10 +51,4 @@ class Conversation:
         self._turns.clear()
 
     def _encode(self) -> list[int]:
-        try:
-            return self._target.encode_chat(self.messages, **self._template_arguments)
-        except TemplateError as error:
-            raise PromptError(
-                f"the chat template of `{self._target.identity.name}` refuses the conversation: {error}",
-                hint="leave out `--system`, or change `--chat-template-kwargs`",
-            ) from error
+        return self._target.encode_chat(self.messages, **self._template_arguments)

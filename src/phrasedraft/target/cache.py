@@ -104,9 +104,9 @@ class SequenceCache:
     def _move(self, num_rows: int, rows: Sequence[int], to: int) -> None:
         """Copy `rows` of the last `num_rows` to the place of the rows from `to` on, in every layer."""
         for layer in self._cache.layers:
+            index = torch.tensor(rows, device=layer.keys.device)
             for states in (layer.keys, layer.values):
                 last = states.narrow(-2, states.shape[-2] - num_rows, num_rows)
-                index = torch.tensor(rows, device=states.device)
                 last.narrow(-2, to, len(rows)).copy_(last.index_select(-2, index))
 
     def _drop(self, num_rows: int) -> None:
