@@ -6,13 +6,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from phrasedraft.drafters.head_file import HeadConfig
+from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import TargetIdentity
 from phrasedraft.training.corpus import Answer
+from phrasedraft.training.rows import StoredRows
 from phrasedraft.training.traces import Trace
 
 HIDDEN = 16
@@ -48,7 +49,7 @@ class SyntheticTarget:
         text = torch.tensor([[*answer.prompt, *answer.response]])
         rows = self.hidden_rows(text, torch.ones_like(text), FeatureSpec())[0]
         first = len(answer.prompt) - 1
-        return Trace(answer=answer, hidden=rows[first : first + len(answer.response)].half())
+        return Trace(answer=answer, source=StoredRows((rows[first : first + len(answer.response)].half(),)))
 
 
 def answer_of(response: Sequence[int], *, name: str = "a", prompt: Sequence[int] = (1, 3)) -> Answer:

@@ -6,11 +6,11 @@ import torch
 import zoo
 from kit import PROMPT, RightUntilDrafter, generated, greedy_answer, plain, target_of
 from phrasedraft import Decoder, Stopping, TransformersTarget
-from phrasedraft.drafters.head_file import HeadConfig
+from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.errors import HeadMismatchError
 from phrasedraft.integrations.transformers import phrase_generate
-from phrasedraft.phrases.mining import MiningSettings, mine_phrases
+from phrasedraft.phrases import VocabularySettings, mine_spans
 from phrasedraft.phrases.pieces import TokenPieces
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from texts import CORPUS, END_OF_TURN, VOCAB_SIZE, byte_level_tokenizer, prefix_space_tokenizer, text_target
@@ -75,7 +75,9 @@ def test_tok_prefix_space_mined_phrases_are_ids_in_context_and_not_the_ids_of_th
     tokenizer = prefix_space_tokenizer()
     answers = [tokenizer(text * 3, add_special_tokens=False)["input_ids"] for text in CORPUS * 2]
     pieces = TokenPieces.from_tokenizer(tokenizer, len(tokenizer))
-    vocabulary = mine_phrases(answers, pieces, MiningSettings(num_phrases=60, min_count=2, min_answers=1))
+    vocabulary = mine_spans(
+        answers, pieces, VocabularySettings(num_phrases=60, min_count=2, min_answers=1, close_prefixes=False)
+    )
     phrases = [vocabulary.expand(number) for number in range(len(vocabulary))]
     assert sum(len(phrase) > 1 for phrase in phrases) > 10
     said = {tuple(answer[at : at + n]) for answer in answers for n in range(1, 13) for at in range(len(answer))}

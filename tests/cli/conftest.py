@@ -14,7 +14,7 @@ import zoo
 from phrasedraft import Decoder, Stopping, load_target
 from phrasedraft.cli.app import app
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
-from phrasedraft.drafters.head_file import HeadConfig
+from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 

@@ -77,8 +77,7 @@ def test_the_drafter_sees_the_rows_and_tokens_of_the_live_loop():
         ("begin", (1, 3), 10, [[0.0]]),
         ("update", (11, 12), [1.0, 2.0]),
         ("update", (13, 14), [3.0, 4.0]),
-        ("update", (15, 16), [5.0, 6.0]),
-    ]
+    ]  # the pass that ends the answer teaches nobody
 
 
 def test_nothing_is_drafted_beyond_the_limit_the_answer_was_generated_with():

@@ -5,7 +5,7 @@ import torch
 
 from kit import plain, target_of
 from phrasedraft import Decoder, Stopping
-from phrasedraft.drafters.head_file import HeadConfig
+from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.evaluation.replay import RecordedAnswer, replay

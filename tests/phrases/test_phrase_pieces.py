@@ -69,11 +69,14 @@ def test_a_token_is_told_by_its_text(piece, kind):
         ([" ", "1", "2", " =", " ", "7"], 2),
         ([" 1", "x"], 2),
         (["|", "---", "|", "---"], 0),
-        (["我们", "是"], 3),
+        (["我们", "是"], 2),  # two characters are a word, and so is one that is left
+        (["我", "们", "是", "。", "人"], 2),
+        (["こん", "にちは"], 3),
         (["我", "x", "y"], 2),
         ([b"\xe6", b"\x88", b"\x91"], 1),  # one character in three tokens
-        ([b"\xe6", b"\x88\x91", b"\xe4", b"\xbb\xac"], 2),
-        ([b"\x88\x91", b"\xe4\xbb", b"\xac"], 2),  # begins inside a character
+        ([b"\xe6", b"\x88\x91", b"\xe4", b"\xbb\xac"], 1),
+        ([b"\xe6", b"\x88\x91", b"\xe4", b"\xbb\xac", b"\xe6\x98\xaf"], 2),
+        ([b"\x88\x91", b"\xe4\xbb", b"\xac"], 2),  # begins inside a character, which may be a whole word's end
         ([b" \xe0\xa4", b"\x95", b"\xe0\xa4", b"\xbf", b"\xe0\xa4\xa4"], 1),  # one Hindi word in bytes
         ([b" \xe0\xb0", b"\xa4", " a"], 2),
         (["", "a"], 1),

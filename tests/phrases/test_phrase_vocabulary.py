@@ -153,3 +153,15 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         PhraseVocabulary.from_phrases([(7, 8)]).save(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_file_says_where_its_phrases_come_from(tmp_path):
+    path = tmp_path / "phrases.safetensors"
+    vocabulary = PhraseVocabulary.from_phrases([(1, 2), (3,)])
+    vocabulary.save(path, {"target": "tiny", "settings": "{}"})
+    assert PhraseVocabulary.load(path) == vocabulary
+    assert PhraseVocabulary.provenance(path) == {"target": "tiny", "settings": "{}"}
+    vocabulary.save(path)
+    assert PhraseVocabulary.provenance(path) == {}
+    with pytest.raises(HeadFileError, match="no vocabulary"):
+        PhraseVocabulary.provenance(tmp_path / "missing.safetensors")

@@ -1,33 +1,23 @@
 import gzip
-import io
 import json
 
 import pytest
 import torch
-from rich.console import Console
-from safetensors.torch import load_file
 
 from phrasedraft.errors import DataError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.target.features import FeatureSpec
 from phrasedraft.training.corpus import is_held_out, read_corpora
 from phrasedraft.training.examples import make_examples
-from phrasedraft.training.traces import ANSWERS_PER_SHARD, check_traces, collect_traces, read_traces
 from synthetic import EOS, SyntheticTarget, answer_of, write_corpus
 
 GOOD = {"id": "a", "prompt": [1, 3], "response": [5, 6]}
-SPEC = FeatureSpec()
 
 
-def answers_of_many_lengths(count=ANSWERS_PER_SHARD + 3):
+def answers_of_many_lengths(count):
     generator = torch.Generator().manual_seed(0)
     lengths = torch.randint(1, 9, (count, 2), generator=generator).tolist()
     draw = lambda size: torch.randint(3, 60, (size,), generator=generator).tolist()  # noqa: E731
     return [answer_of(draw(n), prompt=draw(p), name=f"answer-{i}") for i, (p, n) in enumerate(lengths)]
-
-
-def quiet():
-    return Console(file=io.StringIO())
 
 
 def test_a_corpus_is_read_plain_or_packed_and_known_by_its_bytes(tmp_path):
@@ -81,77 +71,6 @@ def test_an_answer_stays_on_its_side_of_the_split_whatever_else_is_in_the_corpus
     assert {a.id for a in held_out} <= {a.id for a in answers if is_held_out(a, 0.10, 0)}
 
 
-def test_traces_hold_the_row_that_produced_each_token_whatever_the_batch(tmp_path):
-    target, answers = SyntheticTarget(), answers_of_many_lengths()
-    collect_traces(target, answers, SPEC, tmp_path, console=quiet())
-    traces = read_traces(tmp_path, answers)
-    assert len(list(tmp_path.glob("shard-*.safetensors"))) == 2
-    for answer, trace in zip(answers, traces, strict=True):
-        assert trace.answer == answer
-        torch.testing.assert_close(trace.hidden, target.trace(answer).hidden)
-
-
-def test_a_killed_collection_goes_on_where_it_stopped(tmp_path):
-    answers = answers_of_many_lengths()
-    collect_traces(SyntheticTarget(), answers, SPEC, tmp_path, console=quiet())
-    whole = load_file(tmp_path / "shard-00001.safetensors")
-    (tmp_path / "shard-00001.safetensors").unlink()
-    (tmp_path / "shard-00001.tmp").write_bytes(b"half")
-    first = (tmp_path / "shard-00000.safetensors").stat().st_mtime_ns
-    target = SyntheticTarget()
-    collect_traces(target, answers, SPEC, tmp_path, console=quiet())
-    assert target.num_passes == 1 + 1  # the width, then the three answers of the missing shard
-    assert (tmp_path / "shard-00000.safetensors").stat().st_mtime_ns == first
-    assert torch.equal(load_file(tmp_path / "shard-00001.safetensors")["hidden"], whole["hidden"])
-    console = quiet()
-    collect_traces(target, answers, SPEC, tmp_path, console=console)
-    assert target.num_passes == 2
-    assert "2 shards" in console.file.getvalue()
-
-
-def test_the_size_on_disk_is_announced_before_the_first_row(tmp_path):
-    console = quiet()
-    collect_traces(SyntheticTarget(), answers_of_many_lengths(4), SPEC, tmp_path, console=console)
-    assert "rows of 16 in fp16" in console.file.getvalue()
-
-
-def test_shards_of_other_answers_are_written_anew(tmp_path):
-    answers = answers_of_many_lengths(4)
-    collect_traces(SyntheticTarget(), answers, SPEC, tmp_path, console=quiet())
-    other = [answer_of([*answer.response, 7], name=answer.id) for answer in answers]
-    with pytest.raises(DataError, match="is of another answer"):
-        read_traces(tmp_path, other)
-    collect_traces(SyntheticTarget(), other, SPEC, tmp_path, console=quiet())
-    assert [len(trace.hidden) for trace in read_traces(tmp_path, other)] == [len(a.response) for a in other]
-
-
-def test_traces_of_another_target_are_found_out(tmp_path):
-    answers = answers_of_many_lengths(4)
-    collect_traces(SyntheticTarget(), answers, SPEC, tmp_path, console=quiet())
-    traces = read_traces(tmp_path, answers)
-    check_traces(SyntheticTarget(), traces, SPEC)
-    with pytest.raises(DataError, match="another target"):
-        check_traces(SyntheticTarget(seed=1), traces, SPEC)
-
-
-def test_a_missing_trace_and_a_cut_shard_are_named(tmp_path):
-    answers = answers_of_many_lengths(4)
-    collect_traces(SyntheticTarget(), answers[:3], SPEC, tmp_path, console=quiet())
-    with pytest.raises(DataError, match="no trace of `answer-3`"):
-        read_traces(tmp_path, answers)
-    shard = tmp_path / "shard-00000.safetensors"
-    shard.write_bytes(shard.read_bytes()[:-20])
-    with pytest.raises(DataError, match="not a whole trace shard"):
-        read_traces(tmp_path, answers)
-
-
-def test_hidden_states_too_large_for_fp16_are_refused(tmp_path):
-    target = SyntheticTarget()
-    target.table = target.table * 1e5
-    with pytest.raises(DataError, match="do not fit fp16"):
-        collect_traces(target, answers_of_many_lengths(2), SPEC, tmp_path, console=quiet())
-
-
 def test_a_label_is_the_longest_phrase_after_the_token_its_row_produced():
     vocabulary = PhraseVocabulary.from_phrases([(5,), (6, 7), (6,), (7, 5)])
     target = SyntheticTarget()
@@ -160,7 +79,7 @@ def test_a_label_is_the_longest_phrase_after_the_token_its_row_produced():
     assert examples.tokens.tolist() == [4, 6, 7, 9]
     assert examples.longest.tolist() == [1, 3, 0, 2]
     assert examples.open_ended.tolist() == [False, True, True, True]
-    assert torch.equal(examples.hidden[3], target.trace(second).hidden[0])
+    assert torch.equal(examples.hidden[3:], target.trace(second).hidden[:1])
 
 
 def test_an_answer_that_ended_by_itself_is_not_open_ended():

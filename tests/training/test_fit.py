@@ -8,9 +8,11 @@ from rich.console import Console
 
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.errors import DataError, OptionError
-from phrasedraft.phrases.prefix_mining import PrefixMiningSettings
+from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
 from phrasedraft.training import fit as fit_module
-from phrasedraft.training.fit import FitSettings, fit
+from phrasedraft.training.corpus import is_held_out
+from phrasedraft.training.fit import fit
+from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
 from phrasedraft.training.settings import with_overrides
 from phrasedraft.training.trainer import TrainingSettings
 from synthetic import VOCAB, SyntheticTarget, answer_of, write_corpus
@@ -40,10 +42,9 @@ def target():
 
 
 SETTINGS = FitSettings(
-    vocabulary=PrefixMiningSettings(num_phrases=60, min_count=2, min_answers=2, max_words=4),
+    vocabulary=VocabularySettings(num_phrases=60, min_count=2, min_answers=2, max_words=4),
     training=TrainingSettings(num_epochs=4, batch_size=64, learning_rate=1e-2, trunk_width=32),
-    held_out_share=0.2,
-    replayed_draft_tokens=(4, 8),
+    replay=ReplaySettings(held_out_share=0.2, num_draft_tokens=(4, 8)),
 )
 
 
@@ -146,21 +147,26 @@ def test_each_corpus_is_reported_apart(target, tmp_path):
     assert list(result.replayed) == ["maths", "chat"]
 
 
-def test_training_that_never_has_a_draft_accepted_is_an_error(target, tmp_path, monkeypatch):
-    real = fit_module.make_examples
-
-    def shifted(*arguments):
-        examples = real(*arguments)
-        examples.longest[:] = examples.longest.flip(0) * 0  # whatever the state, the same phrase
-        return examples
-
-    monkeypatch.setattr(fit_module, "make_examples", shifted)
-    never = with_overrides(SETTINGS, ["replayed_draft_tokens=[1]"])
-    monkeypatch.setattr(
-        fit_module, "mine_prefixes", lambda *_: fit_module.PhraseVocabulary.from_phrases([(63,), (62,)])
-    )
+def test_training_that_never_has_a_draft_accepted_is_an_error(target, tmp_path):
+    rare = PhraseVocabulary.from_phrases([(63,), (62,)])
+    held_out_only = with_overrides(SETTINGS, ["replay.num_draft_tokens=[1]"])
+    paths = [corpus_at(tmp_path / "train.jsonl")]
+    lines = paths[0].read_text().splitlines()
+    record = json.loads(lines[0]) | {"id": "rare", "response": [3, 63, 3, 62, 3]}
+    assert not is_held_out(answer_of(record["response"], name="rare"), 0.2, 0)
+    paths[0].write_text("\n".join([*lines, json.dumps(record)]) + "\n")
     with pytest.raises(DataError, match="no draft on held-out answers was accepted"):
-        run(target, tmp_path, settings=never)
+        fit(
+            target,
+            paths,
+            tmp_path / "head",
+            held_out_only,
+            work=tmp_path / "work",
+            command="fit",
+            vocabulary=rare,
+            console=Console(file=io.StringIO()),
+        )
+    assert not (tmp_path / "head").exists()
 
 
 def test_a_target_without_a_tokenizer_is_refused(target, tmp_path):
@@ -171,15 +177,15 @@ def test_a_target_without_a_tokenizer_is_refused(target, tmp_path):
 
 def test_too_few_answers_to_hold_some_out_are_refused(target, tmp_path):
     with pytest.raises(DataError, match="held out"):
-        run(target, tmp_path, settings=with_overrides(SETTINGS, ["held_out_share=0.000001"]))
+        run(target, tmp_path, settings=with_overrides(SETTINGS, ["replay.held_out_share=0.000001"]))
 
 
 def test_a_setting_is_changed_by_its_dotted_name():
     changed = with_overrides(
-        FitSettings(), ["training.loss.mass=1", "target_layers=[10, -1]", "vocabulary.num_phrases=500"]
+        FitSettings(), ["training.loss.mass=1", "traces.layers=[10, -1]", "vocabulary.num_phrases=500"]
     )
     assert changed.training.loss.mass == 1.0
-    assert changed.target_layers == (10, -1)
+    assert changed.traces.layers == (10, -1)
     assert changed.vocabulary.num_phrases == 500
 
 

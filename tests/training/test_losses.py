@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -70,3 +72,58 @@ def test_leaving_is_not_learnt_where_the_text_is_cut_off():
 def test_weights_that_train_nothing_are_refused(wrong):
     with pytest.raises(OptionError, match="loss weights"):
         LossSettings(**wrong)
+
+
+MANY = [(first,) for first in range(3, 63)] + [(5, second) for second in range(3, 63)]
+
+
+def many_rows(num_rows=12):
+    head = make_head(MANY)
+    generator = torch.Generator().manual_seed(4)
+    hidden, embedding = (torch.randn((num_rows, HIDDEN), generator=generator) for _ in range(2))
+    longest = torch.randint(-1, len(MANY), (num_rows,), generator=generator)
+    return head, head.scorer.trunk(hidden, embedding), longest, torch.zeros(num_rows, dtype=torch.bool)
+
+
+@pytest.mark.parametrize("num_sampled", [60, 1000])
+def test_a_sample_of_all_siblings_is_the_full_softmax(num_sampled):
+    head, trunk, longest, open_ended = many_rows()
+    sampled = PhraseLoss(head.normaliser, LossSettings(num_sampled=num_sampled))
+    full = PhraseLoss(head.normaliser, LossSettings())
+    assert torch.equal(sampled(head.scorer, trunk, longest, open_ended), full(head.scorer, trunk, longest, open_ended))
+
+
+@pytest.mark.parametrize("settings", ALL_SETTINGS)
+def test_sampled_siblings_give_the_full_loss_and_gradients_in_the_mean(settings):
+    head, trunk, longest, open_ended = many_rows()
+    parameters = [head.scorer.output.weight, head.scorer.output.bias]
+    full = PhraseLoss(head.normaliser, settings)(head.scorer, trunk, longest, open_ended)
+    wanted = torch.autograd.grad(full, parameters, retain_graph=True)
+    sampled = PhraseLoss(head.normaliser, replace(settings, num_sampled=16))
+    torch.manual_seed(0)
+    losses, slopes = [], []
+    for _ in range(300):
+        loss = sampled(head.scorer, trunk, longest, open_ended)
+        losses.append(loss.detach())
+        slopes.append(torch.autograd.grad(loss, parameters, retain_graph=True))
+    assert torch.stack(losses).std() > 1e-3  # each draw is another sample
+    assert torch.stack(losses).mean() == pytest.approx(full.item(), rel=0.01)
+    for index, gradient in enumerate(wanted):
+        mean = torch.stack([slope[index] for slope in slopes]).mean(dim=0)
+        assert (mean - gradient).norm() < 0.1 * gradient.norm()
+
+
+def test_a_negative_sample_is_refused():
+    with pytest.raises(OptionError, match="num_sampled"):
+        LossSettings(num_sampled=-1)
+
+
+@pytest.mark.parametrize("num_sampled", [0, 16])
+def test_every_row_of_the_head_gets_a_gradient(num_sampled):
+    head, trunk, longest, open_ended = many_rows(48)
+    loss = PhraseLoss(head.normaliser, LossSettings(num_sampled=num_sampled))
+    weight = torch.zeros_like(head.scorer.output.weight)
+    for _ in range(40 if num_sampled else 1):
+        total = loss(head.scorer, trunk, longest, open_ended)
+        weight += torch.autograd.grad(total, head.scorer.output.weight, retain_graph=True)[0].abs()
+    assert (weight.sum(dim=1) > 0).all()

@@ -1,5 +1,7 @@
+import copy
 import random
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 import torch
@@ -92,20 +94,34 @@ def test_training_leaves_the_random_numbers_of_the_caller_alone():
     assert torch.equal(torch.rand(3), wanted)
 
 
-def test_a_run_that_is_taken_up_again_ends_with_the_same_weights():
+@pytest.mark.parametrize("num_done", [0, 1, 5])
+def test_a_run_that_is_taken_up_inside_an_epoch_ends_with_the_same_weights(num_done):
     trace, vocabulary = one_answer()
-    settings = {"num_epochs": 4, "dropout": 0.1, "average": 0.9}
+    settings = {"num_epochs": 3, "batch_size": 10, "dropout": 0.1, "input_noise": 0.1, "average": 0.9}
+    settings["loss"] = LossSettings(num_sampled=8)
     whole = trainer_for(trace, vocabulary, **settings)
-    for epoch in range(4):
+    for epoch in range(3):
         list(whole.run_epoch(epoch))
     killed = trainer_for(trace, vocabulary, **settings)
-    for epoch in range(2):
-        list(killed.run_epoch(epoch))
+    list(killed.run_epoch(0))
+    list(islice(killed.run_epoch(1), num_done))
+    torch.rand(3)  # what others draw in between does not matter
     resumed = trainer_for(trace, vocabulary, **settings)
-    resumed.load_state_dict(killed.state_dict())
-    for epoch in range(2, 4):
-        list(resumed.run_epoch(epoch))
-    assert torch.equal(whole.trained().enter.weight, resumed.trained().enter.weight)
+    resumed.load_state_dict(copy.deepcopy(killed.state_dict()))
+    losses = [*resumed.run_epoch(1, start=num_done), *resumed.run_epoch(2)]
+    assert len(losses) == 12 - num_done
+    for name, weight in whole.trained().state_dict().items():
+        assert torch.equal(weight, resumed.trained().state_dict()[name]), name
+
+
+def test_the_number_of_steps_can_be_limited_and_the_learning_rate_ends_with_it():
+    trace, vocabulary = one_answer()
+    trainer = trainer_for(trace, vocabulary, num_epochs=3, batch_size=10, max_steps=8)
+    rates = []
+    for epoch in range(3):
+        rates += [trainer.learning_rate for _ in trainer.run_epoch(epoch)]
+    assert len(rates) == trainer.num_steps == trainer.total_steps == 8
+    assert rates[-1] == pytest.approx(0.01 * trainer.settings.learning_rate)
 
 
 def test_the_trained_scorer_takes_inputs_as_the_target_gives_them():
@@ -120,10 +136,15 @@ def test_the_trained_scorer_takes_inputs_as_the_target_gives_them():
 
 def test_a_loss_that_is_not_finite_stops_the_run():
     trace, vocabulary = one_answer()
-    examples = make_examples([trace], vocabulary, frozenset())
-    examples.hidden[:] = float("nan")
+    trace.hidden[:] = float("nan")
     with pytest.raises(DataError, match="training loss is nan at step 1"):
-        next(trainer_for(trace, vocabulary, examples=examples).run_epoch(0))
+        next(trainer_for(trace, vocabulary).run_epoch(0))
+
+
+def test_rows_that_no_phrase_follows_are_refused():
+    trace, _ = one_answer()
+    with pytest.raises(DataError, match="none of the 60 rows goes on with a phrase"):
+        trainer_for(trace, PhraseVocabulary.from_phrases([(62,), (63, 62)]))
 
 
 def test_overconfident_scores_are_cooled_down():
@@ -138,7 +159,16 @@ def test_overconfident_scores_are_cooled_down():
 
 @pytest.mark.parametrize(
     ("wrong", "name"),
-    [({"num_epochs": 0}, "num_epochs"), ({"dropout": 1.0}, "dropout"), ({"learning_rate": 0.0}, "learning_rate")],
+    [
+        ({"num_epochs": 0}, "num_epochs"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"learning_rate": 0.0}, "learning_rate"),
+        ({"max_steps": -1}, "max_steps"),
+        ({"patience": -1}, "patience"),
+        ({"window_rows": 0}, "window_rows"),
+        ({"checkpoint_steps": 0}, "checkpoint_steps"),
+        ({"logger": "paper"}, "may be `none`, `jsonl`, `tensorboard`, `wandb`, `trackio`"),
+    ],
 )
 def test_a_setting_that_may_not_be_is_refused_by_name(wrong, name):
     with pytest.raises(OptionError, match=name):

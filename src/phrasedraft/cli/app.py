@@ -29,7 +29,12 @@ VERBS = {
     "doctor": Verb("Check on your own model what works, what falls back and why."),
     "inspect": Verb("Show what is in a head."),
     "bench": Verb("Compare decoding methods, prompt by prompt."),
-    "fit": Verb("Train a head for a target."),
+    "fit": Verb("Train a head for a target: all of the stages below, from prompts to a head that works."),
+    "distill": Verb("Let a target answer training prompts."),
+    "mine": Verb("Find the phrases of a target's answers."),
+    "trace": Verb("Write down the hidden states behind a target's answers."),
+    "train": Verb("Train a head on phrases and traces that exist."),
+    "replay": Verb("Show what a head would save on answers, without running the target again."),
 }
 
 

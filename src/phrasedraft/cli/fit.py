@@ -1,57 +1,94 @@
-"""`phrasedraft fit`: a head for a target, from answers of that target."""
+"""`phrasedraft fit`: a head for a target, from prompts or from answers of that target."""
 
-import json
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from phrasedraft.target.loading import load_target
-from phrasedraft.training.fit import FitSettings, summary
-from phrasedraft.training.fit import fit as fit_head
-from phrasedraft.training.settings import with_overrides
+from phrasedraft.cli.fitting import FitOptions, run_fit
+from phrasedraft.cli.options import AsJson
 
 
 def fit(
-    target: Annotated[str, typer.Argument(help="`smollm2-135m`, a local folder, or a hub id.")],
+    target: Annotated[
+        str | None, typer.Argument(help="`smollm2-135m`, a local folder, or a hub id; unless the recipe names it.")
+    ] = None,
+    prompts: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--prompts",
+            metavar="FILE",
+            help="Prompts the target answers first: `.jsonl` with `turns`, `messages`, `conversations`, `prompt` or "
+            "`text`; repeat it.",
+        ),
+    ] = None,
     corpus: Annotated[
-        list[Path], typer.Option(help="Answers of the target, `.jsonl` or `.jsonl.gz`; give it once a file.")
-    ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The folder the head is written to.")],
-    work: Annotated[
-        Path | None, typer.Option(help="Where traces and checkpoints are kept; `OUTPUT.work` unless given.")
+        list[Path] | None,
+        typer.Option("--corpus", metavar="FILE", help="Answers the target gave before, `.jsonl[.gz]`; repeat it."),
+    ] = None,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="DIR | SECTION.FIELD=VALUE",
+            help="The folder the head is written to; or one setting, as `-o training.num_epochs=4`; repeat it.",
+        ),
     ] = None,
     settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Change a setting: `training.num_epochs=4`; repeat it for more."),
+        list[str] | None, typer.Option("--set", metavar="SECTION.FIELD=VALUE", help="The same for a setting.")
     ] = None,
-    dtype: Annotated[str, typer.Option(help="`auto`, `float32`, `bfloat16` or `float16`.")] = "auto",
-    device: Annotated[str, typer.Option(help="`auto` or a torch device.")] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the held-out figures as JSON.")] = False,
+    recipe: Annotated[
+        Path | None, typer.Option("--recipe", metavar="FILE", help="A TOML file with all of this; options go over it.")
+    ] = None,
+    work: Annotated[
+        Path | None, typer.Option(help="Keeps answers, traces, checkpoints between runs; `OUTPUT.work` unless given.")
+    ] = None,
+    self_prompts: Annotated[
+        int | None, typer.Option("--self-prompts", min=1, help="Let the target make up this many prompts of its own.")
+    ] = None,
+    endpoint: Annotated[
+        str | None,
+        typer.Option("--endpoint", metavar="URL", help="An OpenAI-compatible server that answers for the target."),
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", help="What that server calls the target.")] = None,
+    system_prompt: Annotated[str | None, typer.Option(help="The system message of prompts that have none.")] = None,
+    thinking: Annotated[str | None, typer.Option(help="`on` or `off` for chat templates with such a switch.")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Stop training early, to try the whole run out.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what time, disk and memory it would take, and do nothing.")
+    ] = False,
+    dtype: Annotated[str | None, typer.Option(help="`auto`, `float32`, `bfloat16` or `float16`.")] = None,
+    device: Annotated[str | None, typer.Option(help="`auto` or a torch device.")] = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Train a phrase head for TARGET on answers the target generated.
+    """Train a phrase head for TARGET: it answers the prompts, and the head learns to say what it will say.
 
-    Example: phrasedraft fit smollm2-135m --corpus gsm8k_train.jsonl.gz --corpus chat_train.jsonl.gz -o my-head
+    A run that was stopped goes on with the same command. `recipe.toml` beside the head is all that was decided.
+
+    Example: phrasedraft fit smollm2-135m --prompts questions.jsonl -o my-head
     """
-    resolved = with_overrides(FitSettings(), settings or [])
-    result = fit_head(
-        load_target(target, dtype=dtype, device=device),
-        corpus,
-        output,
-        resolved,
-        work=work or output.with_name(output.name + ".work"),
-        command=shlex.join(["phrasedraft", *sys.argv[1:]]),
-        console=Console(stderr=True),
-    )
-    tables = {
-        name: {str(nodes): summary(stats) for nodes, stats in table.items()} for name, table in result.replayed.items()
+    given = {
+        "target": target,
+        "prompts": tuple(map(str, prompts)) if prompts else None,
+        "corpora": tuple(map(str, corpus)) if corpus else None,
+        "num_self_prompts": self_prompts,
+        "endpoint": endpoint,
+        "endpoint_model": model,
+        "work": str(work) if work else None,
+        "dtype": dtype,
+        "device": device,
     }
-    if as_json:
-        typer.echo(json.dumps({"output": str(output), "held_out": tables}))
-        return
-    for name, table in tables.items():
-        for nodes, line in table.items():
-            typer.echo(f"{name}\t{nodes} draft tokens\t{line['tokens_per_pass']:.3f} tokens per pass")
+    sections = {
+        "distill.template.system_prompt": system_prompt,
+        "distill.template.thinking": thinking,
+        "training.max_steps": max_steps,
+    }
+    options = FitOptions(
+        recipe=recipe,
+        given={name: value for name, value in given.items() if value is not None},
+        sections={name: value for name, value in sections.items() if value is not None},
+        outputs=tuple(output or ()),
+        overrides=tuple(settings or ()),
+    )
+    run_fit(options, dry_run=dry_run, as_json=as_json)

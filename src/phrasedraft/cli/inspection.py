@@ -116,6 +116,11 @@ def _show(console: Console, report: Mapping[str, Any], text: VocabularyReport | 
     if text is None:
         console.print("give `--target` with the target's name to see the phrases as text")
         return
+    show_phrases(console, text)
+
+
+def show_phrases(console: Console, text: VocabularyReport) -> None:
+    """Print the words, categories, best phrases and spelling of a vocabulary."""
     console.print(_histogram("words", text.by_num_words))
     console.print(_histogram("category", {category.value: count for category, count in text.by_category.items()}))
     console.print("[bold]top phrases[/]  " + "  ".join(escape(repr(phrase)) for phrase in text.top))

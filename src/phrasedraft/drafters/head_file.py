@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import tempfile
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from phrasedraft.drafters.head_config import FORMAT_VERSION, RETRAIN, HeadConfig, describe_config, parse_config
 from phrasedraft.errors import HeadFileError
 
-FORMAT_VERSION = 1
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 PHRASES = "phrase_tokens"
-RETRAIN = "train a head with `phrasedraft fit`, or take the folder from where it came again"
-
-
-@dataclass(frozen=True, kw_only=True)
-class HeadConfig:
-    """What a head was made for, how it is built and where it comes from."""
-
-    target_name: str
-    target_hidden_size: int
-    target_vocab_size: int
-    tokenizer_fingerprint: str | None = None
-    target_layers: tuple[int, ...] = (-1,)
-    trunk_width: int = 256
-    temperature: float = 1.0
-    provenance: dict[str, Any] = field(default_factory=dict)
 
 
 def default_head_path() -> Path:
@@ -50,28 +34,8 @@ def write(folder: Path, config: HeadConfig, tensors: dict[str, Tensor]) -> None:
     """Write both files; a reader meets the old head, the new head or a refusal, never a mixture."""
     folder.mkdir(parents=True, exist_ok=True)
     data = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={"format": "pt"})
-    phrases = tensors[PHRASES]
-    envelope = {
-        "format_version": FORMAT_VERSION,
-        "speculators_model_type": "phrase",
-        "architectures": ["PhraseHead"],
-        "draft_vocab_size": phrases.shape[0],
-        "max_phrase_tokens": phrases.shape[1],
-        "target_hidden_size": config.target_hidden_size,
-        "target_vocab_size": config.target_vocab_size,
-        "target_layers": list(config.target_layers),
-        "trunk_width": config.trunk_width,
-        "temperature": config.temperature,
-        "speculators_config": {
-            "algorithm": "phrase",
-            "verifier": {
-                "name_or_path": config.target_name,
-                "tokenizer_fingerprint": config.tokenizer_fingerprint,
-            },
-        },
-        "sha256": {WEIGHTS: hashlib.sha256(data).hexdigest()},
-        "provenance": config.provenance,
-    }
+    envelope = describe_config(config, tensors[PHRASES].shape)
+    envelope |= {"sha256": {WEIGHTS: hashlib.sha256(data).hexdigest()}, "provenance": config.provenance}
     replace_file(folder / WEIGHTS, data)
     replace_file(folder / CONFIG, (json.dumps(envelope, indent=2) + "\n").encode())
 
@@ -106,7 +70,9 @@ def read(folder: Path) -> tuple[HeadConfig, dict[str, Tensor]]:
     if not folder.is_dir():
         raise HeadFileError(f"head folder `{folder}` does not exist", hint=RETRAIN)
     envelope = _read_envelope(folder)
-    config = _parse(folder / CONFIG, envelope)
+    config = parse_config(folder / CONFIG, envelope)
+    if not isinstance(envelope.get("sha256"), dict) or not isinstance(envelope["sha256"].get(WEIGHTS), str):
+        raise HeadFileError(f"`{folder / CONFIG}` has no `sha256` of `{WEIGHTS}`", hint=RETRAIN)
     tensors = _read_weights(folder, envelope)
     _check_phrases(folder / WEIGHTS, envelope, tensors.get(PHRASES))
     return config, tensors
@@ -145,39 +111,6 @@ def _read_envelope(folder: Path) -> dict[str, Any]:
             hint="upgrade phrasedraft, or train the head again with `phrasedraft fit`",
         )
     return envelope
-
-
-def _parse(path: Path, envelope: dict[str, Any]) -> HeadConfig:
-    """The config an envelope holds; every field is required and of its own type."""
-
-    def field_of(line: dict[str, Any], name: str, *kinds: type) -> Any:  # the caller knows which kind it asked for
-        if name not in line:
-            raise HeadFileError(f"`{path}` has no `{name}`", hint=RETRAIN)
-        if not isinstance(line[name], kinds) or isinstance(line[name], bool):
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise HeadFileError(f"`{name}` in `{path}` is `{line[name]!r}`, it must be {wanted}", hint=RETRAIN)
-        return line[name]
-
-    verifier = field_of(field_of(envelope, "speculators_config", dict), "verifier", dict)
-    field_of(envelope, "draft_vocab_size", int)
-    field_of(envelope, "max_phrase_tokens", int)
-    field_of(field_of(envelope, "sha256", dict), WEIGHTS, str)
-    layers = field_of(envelope, "target_layers", list)
-    temperature = float(field_of(envelope, "temperature", int, float))
-    if not temperature > 0 or not all(isinstance(layer, int) for layer in layers):
-        raise HeadFileError(
-            f"`{path}` has a temperature or layers that cannot be: {temperature}, {layers}", hint=RETRAIN
-        )
-    return HeadConfig(
-        target_name=field_of(verifier, "name_or_path", str),
-        target_hidden_size=field_of(envelope, "target_hidden_size", int),
-        target_vocab_size=field_of(envelope, "target_vocab_size", int),
-        tokenizer_fingerprint=field_of(verifier, "tokenizer_fingerprint", str, type(None)),
-        target_layers=tuple(layers),
-        trunk_width=field_of(envelope, "trunk_width", int),
-        temperature=temperature,
-        provenance=field_of(envelope, "provenance", dict),
-    )
 
 
 def _read_weights(folder: Path, envelope: dict[str, Any]) -> dict[str, Tensor]:

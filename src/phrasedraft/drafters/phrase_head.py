@@ -1,6 +1,5 @@
 """The phrase head: one step from the target's hidden state to whole phrases."""
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,18 +10,15 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from phrasedraft.drafters import head_file
-from phrasedraft.drafters.head_file import HeadConfig
+from phrasedraft.drafters.head_check import check_head
+from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.drafters.protocol import DraftBudget, Embed
-from phrasedraft.errors import HeadMismatchError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import TargetIdentity
 from phrasedraft.tree.build import PhraseTreeBuilder
 from phrasedraft.tree.draft_tree import DraftTree
-
-MAX_ADDED_TOKENS = 1024
-"""How many tokens a target may have gained since the head was trained, where its tokenizer does not say."""
 
 CHAIN_SEARCH = 64
 """How many nodes are looked at to find one path: a tree as small as the path would spread over its first tokens."""
@@ -122,35 +118,8 @@ class PhraseHead:
         return sum(parameter.numel() for parameter in self.scorer.parameters())
 
     def check(self, target: TargetIdentity) -> None:
-        """Refuse a target of another hidden size, vocabulary or tokenizer; warn where tokens were added since."""
-        config = self.config
-        hint = f"train a head for this target with `phrasedraft fit`, or load `{config.target_name}`"
-        if target.hidden_size != config.target_hidden_size:
-            raise HeadMismatchError(
-                f"head `{self.name}` was trained for hidden size {config.target_hidden_size}, "
-                f"target `{target.name}` has {target.hidden_size}",
-                hint=hint,
-            )
-        fingerprint = target.tokenizer_fingerprint(config.target_vocab_size)
-        known = fingerprint is not None and config.tokenizer_fingerprint is not None
-        added = target.vocab_size - config.target_vocab_size
-        if added < 0 or (added > MAX_ADDED_TOKENS and not known):
-            raise HeadMismatchError(
-                f"head `{self.name}` was trained for a vocabulary of {config.target_vocab_size} tokens, "
-                f"target `{target.name}` has {target.vocab_size}",
-                hint=hint,
-            )
-        if known and fingerprint != config.tokenizer_fingerprint:
-            raise HeadMismatchError(
-                f"head `{self.name}` was trained for tokenizer `{config.tokenizer_fingerprint}`, "
-                f"target `{target.name}` has `{fingerprint}`",
-                hint=hint,
-            )
-        if added > 0:
-            warnings.warn(
-                f"target `{target.name}` has {added} tokens more than the head was trained for; it never drafts them",
-                stacklevel=2,
-            )
+        """Refuse a target of another hidden size, vocabulary or tokenizer; warn of other weights or template."""
+        check_head(self.name, self.config, target)
 
     def place(self, device: torch.device) -> None:
         """Move the weights to where the target's hidden states are."""

@@ -2,11 +2,12 @@
 
 A greedy answer is fixed, so whether a draft would have been accepted can be read off it. Every pass of a replay is the
 pass the decoding loop would have made, with the same root, the same hidden state and the same draft, and is counted the
-same way.
+same way. `replay` gives the counts, `replay_answer` every pass.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -39,38 +40,108 @@ class RecordedAnswer:
             )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReplayedPass:
+    """One pass: the draft, what the target settled, and which nodes the answer goes along.
+
+    `outcomes[node]` is True where the answer goes on along the node's whole path, False where it does not, and None
+    where the answer ends on the way, so that nothing says how it would have gone on. A node that is right was accepted,
+    unless it carries the answer's last token: that one is the bonus token, in the loop too.
+    """
+
+    tree: DraftTree
+    verification: Verification
+    outcomes: tuple[bool | None, ...]
+
+    @property
+    def num_accepted_tokens(self) -> int:
+        """How many draft tokens became part of the answer."""
+        return self.verification.num_accepted_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayedAnswer:
+    """Every pass of one answer of `num_tokens` tokens, the first of which costs no pass."""
+
+    num_tokens: int
+    passes: tuple[ReplayedPass, ...]
+
+    @property
+    def stats(self) -> DecodingStats:
+        """The counts of the decoding loop, no seconds."""
+        stats = DecodingStats(num_generated_tokens=self.num_tokens)
+        for each in self.passes:
+            stats.count(each.verification, each.tree.num_draft_tokens)
+        return stats
+
+
 def replay(drafter: Drafter, answers: Iterable[RecordedAnswer], budget: DraftBudget, embed: Embed) -> DecodingStats:
     """What `drafter` would have had accepted over `answers`: the counts of the decoding loop, no seconds."""
     stats = DecodingStats()
+
+    def count(tree: DraftTree, verification: Verification, num_before: int) -> None:  # noqa: ARG001 - what a pass gives
+        stats.count(verification, tree.num_draft_tokens)
+
     for answer in answers:
-        _replay_one(drafter, answer, budget, embed, stats)
+        _replay_one(drafter, answer, budget, embed, count)
+        stats.num_generated_tokens += len(answer.tokens)
     return stats
+
+
+def replay_answer(drafter: Drafter, answer: RecordedAnswer, budget: DraftBudget, embed: Embed) -> ReplayedAnswer:
+    """Every pass that decoding `answer` with `drafter` would take, with the draft and what became of each node."""
+    passes: list[ReplayedPass] = []
+
+    def keep(tree: DraftTree, verification: Verification, num_before: int) -> None:
+        outcomes = _outcomes(tree, answer.tokens, num_before)
+        passes.append(ReplayedPass(tree=tree, verification=verification, outcomes=outcomes))
+
+    _replay_one(drafter, answer, budget, embed, keep)
+    return ReplayedAnswer(num_tokens=len(answer.tokens), passes=tuple(passes))
 
 
 @torch.inference_mode()
 def _replay_one(
-    drafter: Drafter, answer: RecordedAnswer, budget: DraftBudget, embed: Embed, stats: DecodingStats
+    drafter: Drafter,
+    answer: RecordedAnswer,
+    budget: DraftBudget,
+    embed: Embed,
+    note: Callable[[DraftTree, Verification, int], None],
 ) -> None:
-    """Add one answer's passes to `stats`; its first token comes from reading the prompt and costs no pass."""
+    """Tell `note` of each pass and of the text's length before it; the answer's first token costs no pass."""
     text = list(answer.tokens[:1])
     state = drafter.begin(answer.prompt, text[0], answer.hidden[:1], embed)
     while (num_before := len(text)) < len(answer.tokens):
         depth = min(budget.max_depth, answer.max_new_tokens - num_before - 1)
         tree = DraftTree.root_only(text[-1])
-        if depth > 0:
+        if depth > 0 and budget.num_draft_tokens > 0:
             tree = drafter.propose(state, replace(budget, max_depth=depth)).cut(depth)
-        verification = _check(tree, answer.tokens, text)
-        stats.count(verification, tree.num_draft_tokens)
-        drafter.update(state, text[num_before:], answer.hidden[num_before : len(text)])
-    stats.num_generated_tokens += len(text)
+            tree = tree.best_chain() if budget.chain_only else tree
+        verification = walk(
+            tree, partial(_next_token, answer.tokens, num_before, tree), partial(_commit, text, len(answer.tokens))
+        )
+        note(tree, verification, num_before)
+        if len(text) < len(answer.tokens):
+            drafter.update(state, text[num_before:], answer.hidden[num_before : len(text)])
 
 
-def _check(tree: DraftTree, answer: Sequence[int], text: list[int]) -> Verification:
-    """What one pass of the target settles, where it goes on from `text` as in `answer`; extends `text`."""
-    first = len(text)
+def _next_token(answer: Sequence[int], num_before: int, tree: DraftTree, node: int) -> int:
+    """What the answer goes on with after a node that it goes along."""
+    return answer[num_before + tree.depths[node]]
 
-    def commit(token: int, was_drafted: bool) -> bool:  # noqa: ARG001 - what `walk` calls
-        text.append(token)
-        return len(text) < len(answer)
 
-    return walk(tree, lambda node: answer[first + tree.depths[node]], commit)
+def _commit(text: list[int], num_tokens: int, token: int, was_drafted: bool) -> bool:  # noqa: ARG001 - `walk` calls it
+    text.append(token)
+    return len(text) < num_tokens
+
+
+def _outcomes(tree: DraftTree, answer: Sequence[int], num_before: int) -> tuple[bool | None, ...]:
+    """For each node, whether the answer goes along its path; None beyond the answer's end."""
+    outcomes: list[bool | None] = [True]
+    for node in range(1, len(tree.tokens)):
+        above, position = outcomes[tree.parents[node]], num_before + tree.depths[node] - 1
+        if above is True:
+            outcomes.append(tree.tokens[node] == answer[position] if position < len(answer) else None)
+        else:
+            outcomes.append(above)
+    return tuple(outcomes)

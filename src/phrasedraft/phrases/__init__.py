@@ -2,21 +2,23 @@
 
 from phrasedraft.phrases.inspection import PhraseCategory, VocabularyReport, categorize, describe
 from phrasedraft.phrases.matching import PhraseMatcher
-from phrasedraft.phrases.mining import MiningSettings, mine_phrases
+from phrasedraft.phrases.merge_mining import mine_merges
+from phrasedraft.phrases.miner import mine
 from phrasedraft.phrases.pieces import Edge, TokenKind, TokenPieces
-from phrasedraft.phrases.prefix_mining import PrefixMiningSettings, mine_prefixes
+from phrasedraft.phrases.prefix_mining import mine_prefixes
+from phrasedraft.phrases.settings import METHODS, VocabularySettings
+from phrasedraft.phrases.span_mining import mine_spans
 from phrasedraft.phrases.spelling import Speller, Tokenizer
 from phrasedraft.phrases.trie import PhraseTrie
 from phrasedraft.phrases.vocabulary import PhraseVocabulary, SpelledPhrases, Spelling
 
 __all__ = [
+    "METHODS",
     "Edge",
-    "MiningSettings",
     "PhraseCategory",
     "PhraseMatcher",
     "PhraseTrie",
     "PhraseVocabulary",
-    "PrefixMiningSettings",
     "SpelledPhrases",
     "Speller",
     "Spelling",
@@ -24,8 +26,11 @@ __all__ = [
     "TokenPieces",
     "Tokenizer",
     "VocabularyReport",
+    "VocabularySettings",
     "categorize",
     "describe",
-    "mine_phrases",
+    "mine",
+    "mine_merges",
     "mine_prefixes",
+    "mine_spans",
 ]

@@ -41,15 +41,16 @@ class TokenPieces:
     """The text of each token of the target and where words begin and end in it.
 
     `leads` and `tails` are `Edge`s. A token continues the word or number before it where its lead is the tail of the
-    token before, or completes a split character. `inner_words` counts words that begin inside a token whatever stands
-    before it: each CJK character is one, and so is a word after a space.
+    token before, or completes a split character. Chinese and Japanese have no spaces, and their words have one or two
+    characters most of the time: two characters count as one word. `inner_half_words` therefore counts halves, of what
+    begins inside a token whatever stands before it: one a character of these scripts, two a word after a space.
     """
 
     pieces: tuple[bytes, ...]
     kinds: UInt8[np.ndarray, " vocab"]
     leads: Int8[np.ndarray, " vocab"]
     tails: Int8[np.ndarray, " vocab"]
-    inner_words: Int64[np.ndarray, " vocab"]
+    inner_half_words: Int64[np.ndarray, " vocab"]
 
     @classmethod
     def from_tokenizer(cls, tokenizer: Tokenizer, vocab_size: int) -> "TokenPieces":
@@ -65,7 +66,7 @@ class TokenPieces:
             kinds=np.array([shape.kind for shape in shapes], dtype=np.uint8),
             leads=np.array([shape.lead for shape in shapes], dtype=np.int8),
             tails=np.array([shape.tail for shape in shapes], dtype=np.int8),
-            inner_words=np.array([shape.inner_words for shape in shapes], dtype=np.int64),
+            inner_half_words=np.array([shape.inner_half_words for shape in shapes], dtype=np.int64),
         )
 
     def __len__(self) -> int:
@@ -87,13 +88,13 @@ class TokenPieces:
         return np.asarray((leads == Edge.SPLIT_CHARACTER) | ((leads != Edge.NONE) & (leads == self.tails[before])))
 
     def num_words(self, tokens: Sequence[int]) -> int:
-        """How many words and numbers `tokens` touch; a rest of a word at the start counts as one."""
+        """How many words and numbers `tokens` touch; a rest of a word at the start and half a word count as one."""
         if not tokens:
             return 0
         ids = np.asarray(tokens, dtype=np.int64)
         opens = self.leads[ids] != Edge.NONE
         opens[1:] &= ~self.continues(ids[:-1], ids[1:])
-        return int(self.inner_words[ids].sum() + opens.sum())
+        return (int(self.inner_half_words[ids].sum()) + 2 * int(opens.sum()) + 1) // 2
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class _Shape:
     kind: TokenKind
     lead: Edge
     tail: Edge
-    inner_words: int
+    inner_half_words: int
 
 
 _LATEX = re.compile(r"\s*(\$|\\([A-Za-z\[\]()\\{}]|$))")
@@ -121,12 +122,13 @@ def _shape(piece: bytes) -> _Shape:
     if len(rest) < len(piece):  # the bytes before belong to a character that began in an earlier token
         classes.insert(0, "a")
     lead, tail = _edge(classes[0]), _edge(classes[-1])
-    words = sum(c in "a1c" and (c == "c" or c != before) for before, c in zip([" ", *classes], classes, strict=False))
+    half_words = classes.count("c")
+    half_words += 2 * sum(c in "a1" and c != before for before, c in zip([" ", *classes], classes, strict=False))
     return _Shape(
         kind=_kind(text, classes),
         lead=Edge.SPLIT_CHARACTER if len(rest) < len(piece) else lead,
         tail=Edge.SPLIT_CHARACTER if opened else tail,
-        inner_words=words - (lead != Edge.NONE),
+        inner_half_words=half_words - 2 * (lead != Edge.NONE),
     )
 
 
@@ -162,7 +164,7 @@ def _whole_characters(data: bytes) -> tuple[str, bytes]:
 
 @cache
 def _character_class(character: str) -> str:
-    """`a` letter or mark, `c` a character that is a word of its own, `1` digit, space, or `.` for any other sign."""
+    """`a` letter or mark, `c` a character that is half a word, `1` digit, space, or `.` for any other sign."""
     category = unicodedata.category(character)
     if category[0] in "LM":
         return "c" if _is_cjk(ord(character)) else "a"
@@ -172,7 +174,7 @@ def _character_class(character: str) -> str:
 
 
 def _is_cjk(code: int) -> bool:
-    """Whether a letter belongs to a script written without spaces between words of one or two characters."""
+    """Whether a letter belongs to a script written without spaces, whose words have one or two characters."""
     return (
         0x2E80 <= code <= 0x9FFF or 0xF900 <= code <= 0xFAFF or 0xFF66 <= code <= 0xFF9F or 0x20000 <= code <= 0x3FFFF
     )

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -125,9 +125,10 @@ class PhraseVocabulary:
             raise HeadFileError(f"`{_KEY}` is {tensor.dtype}, it must be torch.int32", hint=_HINT)
         return cls._from_file(tensor.detach().cpu().numpy(), _KEY)
 
-    def save(self, path: Path) -> None:
-        """Write the table to one safetensors file, which appears whole or not at all."""
-        content = to_safetensors({_KEY: self.phrase_tokens}, {"fingerprint": self.fingerprint})
+    def save(self, path: Path, provenance: Mapping[str, str] | None = None) -> None:
+        """Write the table and where it comes from to one safetensors file, which appears whole or not at all."""
+        metadata = {**(provenance or {}), "fingerprint": self.fingerprint}
+        content = to_safetensors({_KEY: self.phrase_tokens}, metadata)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
             try:
@@ -142,20 +143,16 @@ class PhraseVocabulary:
     @classmethod
     def load(cls, path: Path) -> "PhraseVocabulary":
         """The vocabulary in a file that `save` wrote; `HeadFileError` where it is missing, altered or another kind."""
-        try:
-            with safe_open(path, framework="np") as file:
-                metadata = file.metadata() or {}
-                table = file.get_tensor(_KEY) if _KEY in set(file.keys()) else None
-        except FileNotFoundError as error:
-            raise HeadFileError(f"there is no vocabulary at `{path}`", hint=_HINT) from error
-        except (SafetensorError, OSError) as error:
-            raise HeadFileError(f"`{path}` is not a whole safetensors file: {error}", hint=_HINT) from error
-        if table is None:
-            raise HeadFileError(f"`{path}` holds no `{_KEY}`", hint=_HINT)
+        metadata, table = _read(path)
         vocabulary = cls._from_file(table, str(path))
         if metadata.get("fingerprint") not in {None, vocabulary.fingerprint}:
             raise HeadFileError(f"the phrases in `{path}` are not those it was saved with", hint=_HINT)
         return vocabulary
+
+    @staticmethod
+    def provenance(path: Path) -> dict[str, str]:
+        """What `save` was told of where the vocabulary in a file comes from; `HeadFileError` as `load`."""
+        return {name: text for name, text in _read(path)[0].items() if name != "fingerprint"}
 
     @classmethod
     def _from_file(cls, table: np.ndarray, name: str) -> "PhraseVocabulary":
@@ -165,7 +162,22 @@ class PhraseVocabulary:
         return cls(table)
 
 
-_HINT = "copy the file again, or mine the vocabulary anew with `phrasedraft fit`"
+_HINT = "copy the file again, or mine the vocabulary anew with `phrasedraft mine`"
+
+
+def _read(path: Path) -> tuple[dict[str, str], np.ndarray]:
+    """The metadata and the table of a vocabulary file."""
+    try:
+        with safe_open(path, framework="np") as file:
+            metadata = file.metadata() or {}
+            table = file.get_tensor(_KEY) if _KEY in set(file.keys()) else None
+    except FileNotFoundError as error:
+        raise HeadFileError(f"there is no vocabulary at `{path}`", hint=_HINT) from error
+    except (SafetensorError, OSError) as error:
+        raise HeadFileError(f"`{path}` is not a whole safetensors file: {error}", hint=_HINT) from error
+    if table is None:
+        raise HeadFileError(f"`{path}` holds no `{_KEY}`", hint=_HINT)
+    return metadata, table
 
 
 @dataclass(frozen=True)

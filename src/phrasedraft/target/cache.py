@@ -134,3 +134,55 @@ def adoptable(cache: Any) -> bool:
         or (type(layer) is DynamicSlidingWindowLayer and layer.get_seq_length() < layer.sliding_window)
         for layer in cache.layers
     )
+
+
+class RoomyLayer(DynamicLayer):  # type: ignore[misc]
+    """An attention layer that keeps room for rows to come, so that a step writes its row instead of copying all.
+
+    The tensors it gives out are views; the rows behind them stay where they are until there is no more room.
+    """
+
+    ROOM = 128
+
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,  # noqa: ARG002 - what transformers calls
+        **kwargs: Any,  # noqa: ARG002
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add rows; all keys and values there are."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self.keys, self.values = key_states[..., :0, :], value_states[..., :0, :]
+            self._rooms = (key_states.new_empty(0), value_states.new_empty(0))
+        length = self.keys.shape[-2] + key_states.shape[-2]
+        self.keys, self.values = (
+            self._put(index, old, new, length)
+            for index, (old, new) in enumerate(((self.keys, key_states), (self.values, value_states)))
+        )
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keep these rows of the batch; the room is made anew with the next token."""
+        super().batch_select_indices(indices)
+        self._rooms = (self.keys[:0], self.values[:0])
+
+    def _put(self, index: int, old: torch.Tensor, new: torch.Tensor, length: int) -> torch.Tensor:
+        room = self._rooms[index]
+        if room.ndim < 4 or room.shape[0] != new.shape[0] or room.shape[-2] < length:
+            room = new.new_empty((*new.shape[:-2], length + self.ROOM, new.shape[-1]))
+            room[..., : old.shape[-2], :] = old
+            self._rooms = (room, self._rooms[1]) if index == 0 else (self._rooms[0], room)
+        room[..., old.shape[-2] : length, :] = new
+        return room[..., :length, :]
+
+
+def batch_cache(model: PreTrainedModel) -> DynamicCache | None:
+    """An empty cache for a padded batch; None where a layer holds a recurrent state, which padding would enter."""
+    cache = DynamicCache(config=model.config)
+    if any(type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) for layer in cache.layers):
+        return None
+    if all(type(layer) is DynamicLayer for layer in cache.layers):
+        cache.layers = [RoomyLayer() for _ in cache.layers]
+    return cache

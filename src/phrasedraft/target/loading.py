@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from phrasedraft.errors import OptionError, TargetError
 from phrasedraft.target.embedded import EMBEDDED_NAME, embedded_folder
@@ -51,6 +51,24 @@ def load_target(
             hint=f"give `{EMBEDDED_NAME}`, a local folder with a transformers model, or a hub id that can be reached",
         ) from error
     return TransformersTarget(model, tokenizer, packed=packed, name=name)
+
+
+def load_tokenizer(
+    name: str, *, revision: str | None = None, trust_remote_code: bool = False
+) -> tuple[PreTrainedTokenizerBase, int]:
+    """The tokenizer of the target `name` and the width of its logits, without its weights; else as `load_target`."""
+    folder = str(embedded_folder()) if name == EMBEDDED_NAME else name
+    arguments: dict[str, Any] = {"trust_remote_code": trust_remote_code, "local_files_only": Path(folder).is_dir()}
+    if revision is not None:
+        arguments["revision"] = revision
+    try:
+        config = AutoConfig.from_pretrained(folder, **arguments).get_text_config(decoder=True)
+        return AutoTokenizer.from_pretrained(folder, **arguments), config.vocab_size
+    except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
+        raise TargetError(
+            f"the tokenizer of target `{name}` cannot be loaded: {str(error).strip().splitlines()[0]}",
+            hint=f"give `{EMBEDDED_NAME}`, a local folder with a transformers model, or a hub id that can be reached",
+        ) from error
 
 
 def _place(device: str) -> torch.device:

@@ -1,10 +1,8 @@
 """The transformers host: any decoder-only model the user has loaded, as a `Target`."""
 
-import hashlib
 import inspect
-import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +13,12 @@ from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from phrasedraft.errors import OptionError, PromptError, TargetError
 from phrasedraft.target.features import FeatureSpec
+from phrasedraft.target.fingerprint import (
+    probe_tokens,
+    state_fingerprint,
+    template_fingerprint,
+    tokenizer_fingerprint,
+)
 from phrasedraft.target.packing import packed_view, stamp
 from phrasedraft.target.probe import ProbeReport, probe
 from phrasedraft.target.protocol import Support, TargetIdentity
@@ -61,6 +65,8 @@ class TransformersTarget:
             hidden_size=self._text_config.hidden_size,
             vocab_size=self._text_config.vocab_size,
             tokenizer_fingerprint=self._tokenizer_fingerprint,
+            template_fingerprint=lambda system_prompt, thinking: template_fingerprint(self, system_prompt, thinking),
+            state_fingerprint=self._state_fingerprint,
         )
 
     @property
@@ -187,13 +193,11 @@ class TransformersTarget:
     def _tokenizer_fingerprint(self, vocab_size: int) -> str | None:
         if self.tokenizer is None:
             return None
-        return _fingerprint(self.tokenizer, vocab_size)
+        return tokenizer_fingerprint(self.tokenizer, vocab_size)
 
-
-@lru_cache(maxsize=8)
-def _fingerprint(tokenizer: PreTrainedTokenizerBase, vocab_size: int) -> str:
-    entries = sorted((token_id, token) for token, token_id in tokenizer.get_vocab().items() if token_id < vocab_size)
-    return hashlib.sha256(json.dumps(entries, ensure_ascii=True).encode()).hexdigest()
+    def _state_fingerprint(self) -> tuple[float, ...]:
+        tokens = torch.tensor([probe_tokens(self._text_config.vocab_size)])
+        return state_fingerprint(self.hidden_rows(tokens, torch.ones_like(tokens), FeatureSpec())[0])
 
 
 def _decoder_of(model: nn.Module) -> PreTrainedModel:

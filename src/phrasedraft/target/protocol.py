@@ -27,12 +27,16 @@ class TargetIdentity:
 
     `vocab_size` is the width of the logits. `tokenizer_fingerprint` hashes the tokenizer's entries with ids below the
     number it is given, so tokens added at the end later do not change it; it returns None for a target without one.
+    `template_fingerprint` hashes how the chat template renders under a system prompt and a setting of its thinking
+    switch, `state_fingerprint` gives a few numbers of the hidden states; None and nothing where they are not known.
     """
 
     name: str
     hidden_size: int
     vocab_size: int
     tokenizer_fingerprint: Callable[[int], str | None]
+    template_fingerprint: Callable[[str, str], str | None] = lambda *_: None
+    state_fingerprint: Callable[[], tuple[float, ...]] = tuple
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,6 +128,10 @@ def _refuse_duplicates(answers: Sequence[Answer]) -> None:
 
 
 def is_held_out(answer: Answer, share: float, seed: int) -> bool:
-    """Whether an answer belongs to the `share` held out; its id and `seed` alone decide, so the side never changes."""
-    draw = int.from_bytes(hashlib.sha256(f"{seed} {answer.id}".encode()).digest()[:8]) / 2**64
+    """Whether an answer belongs to the `share` held out; its id and `seed` alone decide, so the side never changes.
+
+    The answers of one conversation (`id`, `id#2`, ...) hold each other as prompts, so they stay together.
+    """
+    conversation = re.sub(r"#\d+$", "", answer.id)
+    draw = int.from_bytes(hashlib.sha256(f"{seed} {conversation}".encode()).digest()[:8]) / 2**64
     return draw < share

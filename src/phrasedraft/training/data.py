@@ -27,7 +27,7 @@ class TracedCorpus:
             RecordedAnswer(
                 prompt=trace.answer.prompt,
                 tokens=trace.tokens,
-                hidden=trace.hidden.float(),
+                hidden=trace.hidden,
                 max_new_tokens=self.corpus.max_new_tokens,
             )
             for trace in self.held_out
@@ -49,7 +49,7 @@ def trace_corpora(
     for corpus in read_corpora(paths):
         folder = traces / corpus.name
         collect_traces(target, corpus.answers, features, folder, console=console)
-        found = read_traces(folder, corpus.answers)
+        found = read_traces(folder, corpus.answers, features.layers)
         check_traces(target, found, features)
         sides = [is_held_out(trace.answer, held_out_share, seed) for trace in found]
         train = [trace for trace, held_out in zip(found, sides, strict=True) if not held_out]

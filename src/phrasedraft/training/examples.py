@@ -1,6 +1,6 @@
 """Training examples: for each row of a trace, the phrases its continuation begins with."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from phrasedraft.drafters.protocol import Embed
 from phrasedraft.errors import DataError
 from phrasedraft.phrases.matching import PhraseMatcher
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
+from phrasedraft.training.rows import Piece, TraceRows
 from phrasedraft.training.traces import Trace
 
 
@@ -19,10 +20,11 @@ from phrasedraft.training.traces import Trace
 class Examples:
     """One row per draft that could be made: the target's state, the token it chose, and the longest phrase after it.
 
-    `open_ended` marks rows whose phrase reaches the last known token, so that a longer one may have been right.
+    The states stay on disk until a batch asks for them. `open_ended` marks rows whose phrase reaches the last known
+    token, so that a longer one may have been right.
     """
 
-    hidden: Float[Tensor, "row feature"]
+    hidden: TraceRows
     tokens: Int[Tensor, " row"]
     longest: Int[Tensor, " row"]
     open_ended: Bool[Tensor, " row"]
@@ -46,7 +48,9 @@ def make_examples(traces: Sequence[Trace], vocabulary: PhraseVocabulary, eos_tok
             "the corpus has no two tokens in a row to learn from", hint="give answers longer than one token"
         )
     return Examples(
-        hidden=torch.cat([trace.hidden[:-1] for trace in traces]),
+        hidden=TraceRows(
+            [Piece(source=trace.source, first=trace.first, num_rows=len(trace.tokens) - 1) for trace in traces]
+        ),
         tokens=torch.from_numpy(tokens[rows]),
         longest=torch.from_numpy(longest[rows + 1]),
         open_ended=torch.from_numpy(open_ended[rows + 1]),
@@ -71,11 +75,3 @@ class EmbeddingTable:
     def __call__(self, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token hidden"]:
         """The embedding of tokens the table knows."""
         return self.rows[self.index[tokens]]
-
-
-def batches(num_rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Int[Tensor, " row"]]:
-    """The rows of one epoch in random order; what is left of the last batch waits for the next epoch."""
-    order = torch.randperm(num_rows, generator=generator)
-    size = min(batch_size, num_rows)
-    for start in range(0, num_rows - size + 1, size):
-        yield order[start : start + size]

@@ -1,9 +1,9 @@
-"""From a corpus of the target's answers to a head for that target, in one call."""
+"""From a corpus of the target's answers to a head for that target: traces, phrases, training, calibration, replay."""
 
 import math
 import platform
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -14,25 +14,29 @@ from rich.console import Console
 from torch import Tensor
 
 from phrasedraft.decoding.stats import DecodingStats
-from phrasedraft.drafters.head_file import HeadConfig
+from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.replay import replay
-from phrasedraft.phrases.pieces import TokenPieces
-from phrasedraft.phrases.prefix_mining import PrefixMiningSettings, mine_prefixes
-from phrasedraft.phrases.spelling import Tokenizer
-from phrasedraft.phrases.vocabulary import PhraseVocabulary
+from phrasedraft.phrases import PhraseVocabulary, Tokenizer, TokenPieces, VocabularySettings, mine
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.target.protocol import TargetIdentity
+from phrasedraft.target.protocol import Target, TargetIdentity
 from phrasedraft.training.calibration import calibrate
 from phrasedraft.training.card import write_card
-from phrasedraft.training.checkpoint import run_key
+from phrasedraft.training.checkpoint import finish_checkpoint, run_key
 from phrasedraft.training.data import TracedCorpus, trace_corpora
 from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
+from phrasedraft.training.guards import check_served
+from phrasedraft.training.origin import trained_template
 from phrasedraft.training.run import run_epochs
+from phrasedraft.training.stages import Stages
 from phrasedraft.training.traces import FeatureSource, Trace
-from phrasedraft.training.trainer import Trainer, TrainingSettings
+from phrasedraft.training.trainer import Trainer
+
+PHRASES = "phrases.safetensors"
+CHECKPOINT = "checkpoint.pt"
 
 
 @runtime_checkable
@@ -60,34 +64,13 @@ class FitTarget(FeatureSource, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitSettings:
-    """What a head is made of and how it is judged.
-
-    `held_out_share` of the answers are neither mined nor trained on; every epoch replays `max_replayed_answers` of them
-    at `replayed_draft_tokens[0]` nodes, and the finished head replays all of them at each of these node counts.
-    """
-
-    vocabulary: PrefixMiningSettings = field(default_factory=PrefixMiningSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    target_layers: tuple[int, ...] = (-1,)
-    held_out_share: float = 0.05
-    max_replayed_answers: int = 60
-    replayed_draft_tokens: tuple[int, ...] = (8, 4, 16, 46)
-
-    def __post_init__(self) -> None:
-        if not 0 < self.held_out_share < 1:
-            raise OptionError(f"`held_out_share` is {self.held_out_share}, it must lie between 0 and 1")
-        if not self.replayed_draft_tokens or self.max_replayed_answers < 1:
-            raise OptionError("`replayed_draft_tokens` may not be empty, `max_replayed_answers` must be 1 or more")
-
-
-@dataclass(frozen=True, kw_only=True)
 class FitResult:
-    """The head, its held-out replay by corpus and number of draft tokens, and what each epoch came to."""
+    """The head, its held-out replay by corpus and number of draft tokens, and what each epoch and stage came to."""
 
     head: PhraseHead
     replayed: dict[str, dict[int, DecodingStats]]
     history: list[dict[str, float]]
+    stages: Stages
 
 
 def fit(
@@ -98,45 +81,89 @@ def fit(
     *,
     work: Path,
     command: str,
+    vocabulary: PhraseVocabulary | None = None,
+    stages: Stages | None = None,
     console: Console | None = None,
 ) -> FitResult:
-    """Mine, trace, train, calibrate and save a head for `target`; `work` keeps traces and checkpoints between runs."""
+    """Trace, mine (unless given a `vocabulary`), train, calibrate, replay and save a head for `target`.
+
+    `work` keeps traces, phrases and checkpoints between runs: the same call after a kill goes on and gives the same
+    head, bit for bit on the same machine.
+    """
     console = console or Console(stderr=True)
-    data = trace_corpora(
-        target,
-        corpus_paths,
-        FeatureSpec(layers=settings.target_layers),
-        work / "traces",
-        held_out_share=settings.held_out_share,
-        seed=settings.training.seed,
-        console=console,
-    )
-    train = [trace for part in data for trace in part.train]
-    held_out = [trace for part in data for trace in part.held_out]
-    vocabulary = _mine(target, train, settings.vocabulary, console)
-    config = _config(target, data, settings, command)
-    examples, validation = (make_examples(side, vocabulary, target.eos_token_ids) for side in (train, held_out))
-    embedding = EmbeddingTable.of(torch.cat([examples.tokens, validation.tokens]), target.embed)
-    trainer = Trainer(examples, embedding, vocabulary, settings.training)
-    everything = [answer for part in data for answer in part.recorded()]
-    judged = everything[:: math.ceil(len(everything) / settings.max_replayed_answers)]
-    budget = DraftBudget(num_draft_tokens=settings.replayed_draft_tokens[0], max_depth=vocabulary.max_tokens)
-
-    def replayed(scorer: PhraseScorer) -> DecodingStats:
-        return replay(PhraseHead(scorer=scorer, vocabulary=vocabulary, config=config), judged, budget, embedding)
-
-    key = run_key(asdict(config), vocabulary.fingerprint)
-    scorer, history = run_epochs(trainer, replayed, work / "checkpoint.pt", key, console)
-    temperature = calibrate(scorer, trainer.normaliser, validation, embedding)
-    console.print(f"temperature: {temperature}")
+    stages = stages or Stages()
+    features = FeatureSpec(layers=settings.traces.layers)
+    with stages("traces"):
+        data = trace_corpora(
+            target,
+            corpus_paths,
+            features,
+            work / "traces",
+            held_out_share=settings.replay.held_out_share,
+            seed=settings.training.seed,
+            console=console,
+        )
+    train = _flat(part.train for part in data)
+    if isinstance(target, Target):
+        share = check_served(target, train, features)
+        console.print(f"answers checked: {share:.0%} of the tokens are the target's first choice", soft_wrap=True)
+    with stages("mining"):
+        vocabulary = vocabulary or mine_answers(target, train, settings.vocabulary, console)
+        vocabulary.save(work / PHRASES)
+    config = _config(target, data, corpus_paths, settings, command)
+    with stages("training"):
+        run = _Training(target, data, vocabulary, config, settings)
+        scorer, history = run_epochs(run.trainer, run.replayed, work / CHECKPOINT, run.key, console)
+    with stages("calibration"):
+        temperature = calibrate(scorer, run.trainer.normaliser, run.validation, run.embedding)
+        console.print(f"temperature: {temperature}")
     config = replace(config, temperature=temperature)
     head = PhraseHead(scorer=scorer, vocabulary=vocabulary, config=config)
-    tables = {part.corpus.name: _replay_all(head, part, settings, embedding) for part in data if part.held_out}
+    with stages("replay"):
+        tables = {
+            part.corpus.name: _replay_all(head, part, settings.replay, run.embedding) for part in data if part.held_out
+        }
     results = {name: {str(nodes): summary(stats) for nodes, stats in table.items()} for name, table in tables.items()}
     head.config = replace(config, provenance={**config.provenance, "epochs": history, "held_out": results})
     head.save_pretrained(output)
     write_card(output, head)
-    return FitResult(head=head, replayed=tables, history=history)
+    finish_checkpoint(work / CHECKPOINT)
+    return FitResult(head=head, replayed=tables, history=history, stages=stages)
+
+
+class _Training:
+    """What a training run is made of: the examples, the trainer, and the replay that judges each epoch."""
+
+    def __init__(
+        self,
+        target: FitTarget,
+        data: Sequence[TracedCorpus],
+        vocabulary: PhraseVocabulary,
+        config: HeadConfig,
+        settings: FitSettings,
+    ) -> None:
+        train, held_out = _flat(part.train for part in data), _flat(part.held_out for part in data)
+        examples, self.validation = (
+            make_examples(side, vocabulary, target.eos_token_ids) for side in (train, held_out)
+        )
+        self.embedding = EmbeddingTable.of(torch.cat([examples.tokens, self.validation.tokens]), target.embed)
+        self.trainer = Trainer(examples, self.embedding, vocabulary, settings.training)
+        self.key = run_key(asdict(config), vocabulary.fingerprint)
+        self._vocabulary, self._config = vocabulary, config
+        everything = [answer for part in data for answer in part.recorded()]
+        self._judged = everything[:: math.ceil(len(everything) / settings.replay.max_answers)]
+        self._budget = DraftBudget(
+            num_draft_tokens=settings.replay.num_draft_tokens[0], max_depth=vocabulary.max_tokens
+        )
+
+    def replayed(self, scorer: PhraseScorer) -> DecodingStats:
+        """What a head of this scorer would have accepted on some held-out answers."""
+        head = PhraseHead(scorer=scorer, vocabulary=self._vocabulary, config=self._config)
+        return replay(head, self._judged, self._budget, self.embedding)
+
+
+def _flat(parts: Iterable[Sequence[Trace]]) -> list[Trace]:
+    return [trace for part in parts for trace in part]
 
 
 def summary(stats: DecodingStats) -> dict[str, float | int]:
@@ -149,30 +176,32 @@ def summary(stats: DecodingStats) -> dict[str, float | int]:
     }
 
 
-def _mine(
-    target: FitTarget, traces: Sequence[Trace], settings: PrefixMiningSettings, console: Console
+def mine_answers(
+    target: FitTarget, traces: Sequence[Trace], settings: VocabularySettings, console: Console
 ) -> PhraseVocabulary:
     """The phrases of the answers trained on."""
     if target.tokenizer is None:
         raise OptionError("the target was given without a tokenizer, which mining needs to see words")
     pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
-    vocabulary = mine_prefixes([trace.tokens for trace in traces], pieces, settings)
+    vocabulary = mine([trace.tokens for trace in traces], pieces, settings)
     console.print(f"vocabulary: {len(vocabulary):,} phrases of up to {vocabulary.max_tokens} tokens", soft_wrap=True)
     return vocabulary
 
 
 def _replay_all(
-    head: PhraseHead, part: TracedCorpus, settings: FitSettings, embedding: EmbeddingTable
+    head: PhraseHead, part: TracedCorpus, settings: ReplaySettings, embedding: EmbeddingTable
 ) -> dict[int, DecodingStats]:
     """All held-out answers of one corpus at each node count."""
     depth = head.vocabulary.max_tokens
     return {
         nodes: replay(head, part.recorded(), DraftBudget(num_draft_tokens=nodes, max_depth=depth), embedding)
-        for nodes in sorted(settings.replayed_draft_tokens)
+        for nodes in sorted(settings.num_draft_tokens)
     }
 
 
-def _config(target: FitTarget, data: Sequence[TracedCorpus], settings: FitSettings, command: str) -> HeadConfig:
+def _config(
+    target: FitTarget, data: Sequence[TracedCorpus], paths: Sequence[Path], settings: FitSettings, command: str
+) -> HeadConfig:
     """What the head is made for and from; the temperature is found later."""
     identity = target.identity
     return HeadConfig(
@@ -180,7 +209,9 @@ def _config(target: FitTarget, data: Sequence[TracedCorpus], settings: FitSettin
         target_hidden_size=identity.hidden_size,
         target_vocab_size=identity.vocab_size,
         tokenizer_fingerprint=identity.tokenizer_fingerprint(identity.vocab_size),
-        target_layers=settings.target_layers,
+        state_fingerprint=identity.state_fingerprint(),
+        template=trained_template(target, identity, [part.corpus for part in data], paths),
+        target_layers=settings.traces.layers,
         trunk_width=settings.training.trunk_width,
         provenance={
             "command": command,

@@ -1,5 +1,6 @@
 """What the phrase head is trained on: every phrase the true text begins with, and where it leaves the phrases."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +15,25 @@ from phrasedraft.errors import OptionError
 
 @dataclass(frozen=True, kw_only=True)
 class LossSettings:
-    """Weights of the two parts of the loss.
+    """Weights of the two parts of the loss, and against how many siblings each choice is scored.
 
     `longest` weighs the cross-entropy of the longest phrase that fits. `mass` weighs the mean of -log(mass) over all
     phrases that fit: as every one of them goes through the first, most of that weight lies on the first token.
+
+    `num_sampled` is 0 for a full softmax among siblings. Above 0, a set of siblings with more than that many members
+    that are nobody's true choice in the batch is represented by the true ones and this many others, drawn anew each
+    step, which costs less the more first tokens there are; `calibrate` and replay still use all of them.
     """
 
     longest: float = 1.0
     mass: float = 0.0
+    num_sampled: int = 0
 
     def __post_init__(self) -> None:
         if self.longest < 0 or self.mass < 0 or self.longest + self.mass == 0:
             raise OptionError(f"loss weights are {self.longest} and {self.mass}, they may not be negative nor both 0")
+        if self.num_sampled < 0:
+            raise OptionError(f"`num_sampled` is {self.num_sampled}, it must be 0 (a full softmax) or more")
 
 
 @dataclass(frozen=True)
@@ -67,10 +75,13 @@ class PhraseLoss:
         longest: Int[Tensor, " batch"],
         open_ended: Bool[Tensor, " batch"],
     ) -> Float[Tensor, ""]:
-        """The weighted mean over the batch; leaving the phrases does not count where the text is cut off there."""
+        """The weighted mean over the batch; leaving the phrases does not count where the text is cut off there.
+
+        Siblings are sampled with torch's own random numbers.
+        """
         choices = self.choices(longest, open_ended)
-        weight, bias = scorer.output.weight, scorer.output.bias
-        loss: Tensor = _SiblingCrossEntropy.apply(trunk, weight, bias, choices, self._children)  # type: ignore[no-untyped-call]
+        weight, bias, num_sampled = scorer.output.weight, scorer.output.bias, self._settings.num_sampled
+        loss: Tensor = _SiblingCrossEntropy.apply(trunk, weight, bias, choices, self._children, num_sampled)  # type: ignore[no-untyped-call]
         return loss / len(longest)
 
     def dense(
@@ -121,6 +132,7 @@ class _SiblingCrossEntropy(torch.autograd.Function):
         bias: Float[Tensor, " phrase"],
         choices: Choices,
         children: list[Tensor],  # of many lengths
+        num_sampled: int,
     ) -> Float[Tensor, ""]:
         gradients = torch.zeros_like(trunk), torch.zeros_like(weight), torch.zeros_like(bias)
         total = trunk.new_zeros(())
@@ -129,14 +141,52 @@ class _SiblingCrossEntropy(torch.autograd.Function):
         for node, size in zip(nodes.tolist(), sizes.tolist(), strict=True):
             group = slice(start, start + size)
             start += size
-            total += _group(trunk, weight, bias, choices, group, children[node], gradients)
+            rivals = _rivals(children[node], choices.picks[group], num_sampled)
+            total += _group(trunk, weight, bias, choices, group, rivals, gradients)
         ctx.save_for_backward(*gradients)
         return total
 
     @staticmethod
     def backward(ctx: Any, gradient: Float[Tensor, ""]) -> tuple[Tensor | None, ...]:
         trunk, weight, bias = ctx.saved_tensors
-        return gradient * trunk, gradient * weight, gradient * bias, None, None
+        return gradient * trunk, gradient * weight, gradient * bias, None, None, None
+
+
+@dataclass(frozen=True)
+class _Rivals:
+    """The siblings a node's choices are scored against; `picks` are places among them, their number is to leave.
+
+    `shift` is added to the scores: 0, and for a sampled sibling the log of how many it stands for.
+    """
+
+    phrases: Int[Tensor, " rival"]
+    picks: Int[Tensor, " choice"]
+    shift: Float[Tensor, " rival"] | None
+
+
+def _rivals(children: Int[Tensor, " child"], picks: Int[Tensor, " choice"], num_sampled: int) -> _Rivals:
+    """All children of a node, or the batch's true choices and a sample of the others.
+
+    Importance sampling of the normaliser (Bengio and Senecal 2008; a sample shared by the batch as in Jean et al.
+    2015), with one stratum taken whole: true choices are frequent phrases and hold most of the sum, so they, and
+    leaving, count as themselves. The others are drawn evenly and without repetition, and each stands for
+    (others / drawn), which makes the estimated sum right in the mean; its log, and so the gradient, are nearly so.
+    """
+    if not num_sampled or len(children) <= num_sampled:
+        return _Rivals(children, picks, None)
+    stays = picks < len(children)
+    true, places = torch.unique(picks[stays], return_inverse=True)
+    is_other = torch.ones(len(children), dtype=torch.bool)
+    is_other[true] = False
+    others = is_other.nonzero()[:, 0]
+    if len(others) <= num_sampled:
+        return _Rivals(children, picks, None)
+    drawn = others[torch.randperm(len(others))[:num_sampled]]
+    found = torch.full_like(picks, len(true) + num_sampled)
+    found[stays] = places
+    shift = torch.zeros(len(true) + num_sampled)
+    shift[len(true) :] = math.log(len(others) / num_sampled)
+    return _Rivals(children[torch.cat([true, drawn])], found, shift)
 
 
 def _group(
@@ -145,13 +195,13 @@ def _group(
     bias: Float[Tensor, " phrase"],
     choices: Choices,
     group: slice,
-    children: Int[Tensor, " child"],
+    rivals: _Rivals,
     gradients: tuple[Float[Tensor, "batch trunk"], Float[Tensor, "phrase trunk"], Float[Tensor, " phrase"]],
 ) -> Float[Tensor, ""]:
     """The loss of the choices at one node; adds to the gradients of trunk, weight and bias."""
-    rows, picks, weights = choices.rows[group], choices.picks[group], choices.weights[group]
-    states, siblings = trunk[rows], weight[children]
-    scores = torch.addmm(bias[children], states, siblings.t())
+    rows, picks, weights = choices.rows[group], rivals.picks, choices.weights[group]
+    states, siblings, offsets = trunk[rows], weight[rivals.phrases], bias[rivals.phrases]
+    scores = torch.addmm(offsets if rivals.shift is None else offsets + rivals.shift, states, siblings.t())
     log_probabilities = torch.nn.functional.pad(scores, (0, 1)).log_softmax(dim=1)  # the last choice is to leave
     each = torch.arange(len(rows))
     loss = -(log_probabilities[each, picks] * weights).sum()
@@ -159,6 +209,6 @@ def _group(
     slope[each, picks] -= 1
     slope = slope[:, :-1] * weights[:, None]
     gradients[0].index_add_(0, rows, slope @ siblings)
-    gradients[1].index_add_(0, children, slope.t() @ states)
-    gradients[2].index_add_(0, children, slope.sum(dim=0))
+    gradients[1].index_add_(0, rivals.phrases, slope.t() @ states)
+    gradients[2].index_add_(0, rivals.phrases, slope.sum(dim=0))
     return loss

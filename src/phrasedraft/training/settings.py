@@ -13,7 +13,7 @@ S = TypeVar("S")
 def with_overrides(settings: S, overrides: Sequence[str]) -> S:
     """`settings` with each `name.of.field=value` applied; `OptionError` for unknown fields and values of another type.
 
-    >>> from phrasedraft.training.fit import FitSettings
+    >>> from phrasedraft.training.fit_settings import FitSettings
     >>> with_overrides(FitSettings(), ["training.num_epochs=3", "vocabulary.max_words=2"]).training.num_epochs
     3
     """
@@ -21,31 +21,42 @@ def with_overrides(settings: S, overrides: Sequence[str]) -> S:
         name, equals, text = override.partition("=")
         if not equals:
             raise OptionError(f"`{override}` is not `section.field=value`", hint="for example `training.num_epochs=4`")
-        settings = _set(settings, name.strip().split("."), text.strip(), name.strip())
+        settings = with_value(settings, name.strip(), _read(text.strip()))
     return settings
 
 
-def _set(settings: Any, path: Sequence[str], text: str, name: str) -> Any:  # any frozen dataclass
+def with_value(settings: S, name: str, value: Any) -> S:
+    """`settings` with the field of this dotted name set to `value`, which is of the type the field has now."""
+    return _set(settings, name.split("."), value, name)  # type: ignore[no-any-return]
+
+
+def _set(settings: Any, path: Sequence[str], value: Any, name: str) -> Any:  # any frozen dataclass
     known = [field.name for field in fields(settings)] if is_dataclass(settings) else []
     if path[0] not in known:
         raise OptionError(f"there is no setting `{name}`", hint=f"at `{path[0]}` there may be {', '.join(known)}")
     current = getattr(settings, path[0])
     if len(path) > 1:
-        return replace(settings, **{path[0]: _set(current, path[1:], text, name)})
+        return replace(settings, **{path[0]: _set(current, path[1:], value, name)})
     if is_dataclass(current):
         raise OptionError(f"`{name}` is a section, not a setting", hint=f"set one of {', '.join(vars(current))}")
-    return replace(settings, **{path[0]: _parse(text, current, name)})
+    return replace(settings, **{path[0]: _fitting(value, current, name)})
 
 
-def _parse(text: str, current: Any, name: str) -> Any:  # a value of the type the setting has now
+def _read(text: str) -> Any:
+    """The value as JSON, else the text itself."""
     try:
-        value = json.loads(text)
+        return json.loads(text)
     except ValueError:
-        value = text
+        return text
+
+
+def _fitting(value: Any, current: Any, name: str) -> Any:  # a value of the type the setting has now
     if isinstance(current, tuple) and isinstance(value, list):
         return tuple(value)
     if isinstance(current, float) and type(value) is int:
         return float(value)
+    if isinstance(current, str) and not isinstance(value, str | list | dict):
+        return json.dumps(value) if not isinstance(value, bool) else ("on" if value else "off")
     if type(value) is not type(current):
-        raise OptionError(f"`{name}` is `{text}`, it must be a {type(current).__name__} such as `{current}`")
+        raise OptionError(f"`{name}` is `{value}`, it must be a {type(current).__name__} such as `{current}`")
     return value

@@ -10,6 +10,7 @@ from phrasedraft.drafters.phrase_head import PhraseScorer
 from phrasedraft.training.examples import EmbeddingTable, Examples
 
 SAMPLED_ROWS = 50_000
+ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
@@ -22,9 +23,15 @@ class Standardiser:
     @classmethod
     def of(cls, examples: Examples, embedding: EmbeddingTable) -> "Standardiser":
         """The scaling of evenly spaced examples. Inputs that do not vary become 0."""
-        step = max(len(examples) // SAMPLED_ROWS, 1)
-        inputs = torch.cat([examples.hidden[::step].float(), embedding(examples.tokens[::step])], dim=-1)
-        deviation, mean = torch.std_mean(inputs, dim=0, correction=0)
+        rows = torch.arange(0, len(examples), max(len(examples) // SAMPLED_ROWS, 1))
+        shift, sums, squares = None, torch.zeros(()), torch.zeros(())
+        for batch in torch.split(rows, ROWS_AT_ONCE):
+            inputs = torch.cat([examples.hidden[batch].float(), embedding(examples.tokens[batch])], dim=-1).double()
+            shift = inputs[0] if shift is None else shift  # so that an input that does not vary has deviation 0 exactly
+            sums, squares = sums + (inputs - shift).sum(dim=0), squares + (inputs - shift).square().sum(dim=0)
+        sums, squares = sums / len(rows), squares / len(rows)
+        deviation = (squares - sums.square()).clamp(min=0).sqrt().float()
+        mean = (sums if shift is None else sums + shift).float()
         return cls(mean, torch.where(deviation > 1e-6, deviation, 1.0))
 
     def __call__(

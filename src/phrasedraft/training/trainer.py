@@ -3,20 +3,23 @@
 import copy
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from phrasedraft.drafters.phrase_head import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.training.examples import EmbeddingTable, Examples, batches
+from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.loggers import check_logger
 from phrasedraft.training.losses import LossSettings, PhraseLoss
+from phrasedraft.training.order import epoch_batches
+from phrasedraft.training.randomness import seed_of, seeded
 from phrasedraft.training.standardise import Standardiser
 
 
@@ -25,7 +28,10 @@ class TrainingSettings:
     """How a head is trained.
 
     `input_noise` is in standard deviations of the input; `average` is the decay of the running mean of the weights that
-    is kept in their place, 0 for none.
+    is kept in their place, 0 for none. `max_steps` ends a run early, as a smoke test, and the learning rate with it; 0
+    is no limit. `patience` ends it after so many epochs without a better replay; 0 never does. Rows are shuffled among
+    `window_rows` of neighbouring files at a time. `checkpoint_steps` is how often the run is saved beside every epoch's
+    end. `logger` is `none`, `jsonl`, `tensorboard`, `wandb` or `trackio`.
     """
 
     num_epochs: int = 6
@@ -40,16 +46,25 @@ class TrainingSettings:
     trunk_width: int = 256
     seed: int = 0
     loss: LossSettings = field(default_factory=LossSettings)
+    max_steps: int = 0
+    patience: int = 0
+    window_rows: int = 262_144
+    checkpoint_steps: int = 500
+    logger: str = "none"
 
     def __post_init__(self) -> None:
-        for name in ("num_epochs", "batch_size", "trunk_width"):
+        for name in ("num_epochs", "batch_size", "trunk_width", "window_rows", "checkpoint_steps"):
             if getattr(self, name) < 1:
                 raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 1 or more")
+        for name in ("max_steps", "patience"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 0 (off) or more")
         for name in ("dropout", "average", "warmup_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 0 or more and below 1")
         if self.learning_rate <= 0:
             raise OptionError(f"`learning_rate` is {self.learning_rate}, it must be above 0")
+        check_logger(self.logger)
 
 
 class Trainer:
@@ -62,12 +77,17 @@ class Trainer:
         vocabulary: PhraseVocabulary,
         settings: TrainingSettings,
     ) -> None:
+        if not bool((examples.longest >= 0).any()):
+            raise DataError(
+                f"none of the {len(examples):,} rows goes on with a phrase of the vocabulary, so nothing can be learnt",
+                hint="mine the phrases from the same target's answers, or give a larger corpus",
+            )
         self.examples = examples
         self.embedding = embedding
         self.settings = settings
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self.standardise = Standardiser.of(examples, embedding)
-        with _seeded(settings.seed):
+        with seeded(seed_of(settings.seed, "weights")):
             self.scorer = PhraseScorer(
                 feature_size=examples.hidden.shape[1],
                 hidden_size=embedding.rows.shape[1],
@@ -78,7 +98,7 @@ class Trainer:
         start_from_counts(self.scorer, self.normaliser, examples)
         self._loss = PhraseLoss(self.normaliser, settings.loss)
         self._average = copy.deepcopy(self.scorer)
-        self._num_steps = 0
+        self.num_steps = 0
         self._optimizer = self._make_optimizer()
 
     @property
@@ -86,13 +106,33 @@ class Trainer:
         """How many batches an epoch has."""
         return max(len(self.examples) // self.settings.batch_size, 1)
 
-    def run_epoch(self, number: int) -> Iterator[float]:
-        """Train one epoch; gives the loss of each batch. The same settings give the same epoch, whatever ran before."""
-        generator = torch.Generator().manual_seed(self.settings.seed * 1_000_003 + number)
-        with _seeded(self.settings.seed * 1_000_003 + number):
-            self.scorer.train()
-            for rows in batches(len(self.examples), self.settings.batch_size, generator):
-                yield self._step(rows)
+    @property
+    def total_steps(self) -> int:
+        """How many batches the run has, unless it is stopped early."""
+        total = self.settings.num_epochs * self.steps_per_epoch
+        return min(total, self.settings.max_steps) if self.settings.max_steps else total
+
+    @property
+    def learning_rate(self) -> float:
+        """What the next step uses: a linear warm-up, then a cosine to a hundredth."""
+        warmup = max(self.settings.warmup_share * self.total_steps, 1)
+        rise = min((self.num_steps + 1) / warmup, 1)
+        fall = 0.5 * (1 + math.cos(math.pi * min(self.num_steps / self.total_steps, 1)))
+        return self.settings.learning_rate * max(rise * fall, 0.01)
+
+    def run_epoch(self, number: int, *, start: int = 0) -> Iterator[float]:
+        """Train one epoch from its batch `start` on; gives the loss of each batch.
+
+        Order, noise and dropout follow from the seed, the epoch and the step alone: it is the same epoch whatever ran
+        before and wherever it was taken up.
+        """
+        order = torch.Generator().manual_seed(seed_of(self.settings.seed, "order", number))
+        spans = self.examples.hidden.spans()
+        rows = epoch_batches(spans, self.settings.batch_size, self.settings.window_rows, order)
+        for batch in islice(rows, start, self.steps_per_epoch):
+            if self.num_steps >= self.total_steps:
+                return
+            yield self._step(batch)
 
     def trained(self) -> PhraseScorer:
         """A copy of the scorer as it is now, for inputs as the target gives them."""
@@ -100,12 +140,12 @@ class Trainer:
         return self.standardise.fold_into(copy.deepcopy(source)).eval()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a later `load_state_dict` needs to go on with the next epoch."""
+        """Everything a later `load_state_dict` needs to go on with the next step."""
         return {
             "scorer": self.scorer.state_dict(),
             "average": self._average.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "num_steps": self._num_steps,
+            "num_steps": self.num_steps,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -113,46 +153,44 @@ class Trainer:
         self.scorer.load_state_dict(state["scorer"])
         self._average.load_state_dict(state["average"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._num_steps = state["num_steps"]
+        self.num_steps = state["num_steps"]
 
     def _step(self, rows: Int[Tensor, " batch"]) -> float:
         """One batch; the loss before the step."""
         for group in self._optimizer.param_groups:
-            group["lr"] = self._learning_rate()
+            group["lr"] = self.learning_rate
+        self.scorer.train()
+        with seeded(seed_of(self.settings.seed, "step", self.num_steps)):
+            loss = self._loss_of(rows)
+        self._optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(self.scorer.parameters(), self.settings.max_gradient_norm)
+        self._optimizer.step()
+        self.num_steps += 1
+        self._follow()
+        value = loss.item()
+        if not math.isfinite(value):
+            raise DataError(
+                f"the training loss is {value} at step {self.num_steps}",
+                hint="lower `learning_rate`, or look for hidden states that are not finite in the traces",
+            )
+        return value
+
+    def _loss_of(self, rows: Int[Tensor, " batch"]) -> Float[Tensor, ""]:
+        """The loss of one batch, with its noise."""
         hidden, embedding = self.standardise(self.examples.hidden[rows], self.embedding(self.examples.tokens[rows]))
         if self.settings.input_noise:
             hidden = hidden + self.settings.input_noise * torch.randn_like(hidden)
             embedding = embedding + self.settings.input_noise * torch.randn_like(embedding)
         trunk = self.scorer.trunk(hidden, embedding)
-        loss = self._loss(self.scorer, trunk, self.examples.longest[rows], self.examples.open_ended[rows])
-        self._optimizer.zero_grad()
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(self.scorer.parameters(), self.settings.max_gradient_norm)
-        self._optimizer.step()
-        self._num_steps += 1
-        self._follow()
-        value = loss.item()
-        if not math.isfinite(value):
-            raise DataError(
-                f"the training loss is {value} at step {self._num_steps}",
-                hint="lower `learning_rate`, or look for hidden states that are not finite in the traces",
-            )
-        return value
+        return self._loss(self.scorer, trunk, self.examples.longest[rows], self.examples.open_ended[rows])
 
     def _follow(self) -> None:
         """Move the running mean of the weights; it follows closely at first, when weights move fast."""
-        decay = min(self.settings.average, (1 + self._num_steps) / (10 + self._num_steps))
+        decay = min(self.settings.average, (1 + self.num_steps) / (10 + self.num_steps))
         if self.settings.average:
             for mean, weight in zip(self._average.parameters(), self.scorer.parameters(), strict=True):
                 mean.data.lerp_(weight.data, 1 - decay)
-
-    def _learning_rate(self) -> float:
-        """Linear warm-up, then a cosine to a hundredth."""
-        total = self.settings.num_epochs * self.steps_per_epoch
-        warmup = max(self.settings.warmup_share * total, 1)
-        rise = min((self._num_steps + 1) / warmup, 1)
-        fall = 0.5 * (1 + math.cos(math.pi * min(self._num_steps / total, 1)))
-        return self.settings.learning_rate * max(rise * fall, 0.01)
 
     def _make_optimizer(self) -> torch.optim.Optimizer:
         """AdamW; biases and norms do not decay."""
@@ -174,18 +212,14 @@ def start_from_counts(scorer: PhraseScorer, normaliser: PrefixSoftmax, examples:
     num_phrases = len(normaliser.parents)
     if not num_phrases:
         return
-    paths = normaliser.paths()[examples.longest[examples.longest >= 0]]
-    counts = torch.bincount(paths[paths >= 0], minlength=num_phrases).float()
+    ends = torch.bincount(examples.longest[examples.longest >= 0], minlength=num_phrases)
+    paths = normaliser.paths()
+    counts = torch.zeros_like(ends)
+    for level in paths.t():  # every phrase that the longest one begins with is on its path
+        counts.index_add_(0, level[level >= 0], ends[level >= 0])
+    counts = counts.float()
     reached = torch.cat([counts, torch.tensor([float(len(examples))])])
     taken = torch.zeros(num_phrases + 1).index_add(0, normaliser.parents % (num_phrases + 1), counts)
     left = (reached - taken)[normaliser.parents].clamp(min=0.5)
     scorer.output.bias.copy_(((counts + 0.1) / left).log().clamp(-8, 8))
     scorer.output.weight.mul_(0.3)
-
-
-@contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Torch's random numbers from `seed` inside, as they were outside."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        yield

@@ -1,0 +1,105 @@
+"""What a head was made for, how it is built and where it comes from: its `config.json`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from phrasedraft.errors import HeadFileError
+
+FORMAT_VERSION = 1
+RETRAIN = "train a head with `phrasedraft fit`, or take the folder from where it came again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTemplate:
+    """How the prompts a head was trained on were rendered; no fingerprint where that is not known."""
+
+    fingerprint: str | None = None
+    system_prompt: str = ""
+    thinking: str = "default"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadConfig:
+    """What a head was made for, how it is built and where it comes from."""
+
+    target_name: str
+    target_hidden_size: int
+    target_vocab_size: int
+    tokenizer_fingerprint: str | None = None
+    state_fingerprint: tuple[float, ...] = ()
+    template: TrainedTemplate = field(default_factory=TrainedTemplate)
+    target_layers: tuple[int, ...] = (-1,)
+    trunk_width: int = 256
+    temperature: float = 1.0
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+def describe_config(config: HeadConfig, phrase_shape: Sequence[int]) -> dict[str, Any]:
+    """The envelope of the `speculators` format, before the weights' hash and the provenance."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "speculators_model_type": "phrase",
+        "architectures": ["PhraseHead"],
+        "draft_vocab_size": phrase_shape[0],
+        "max_phrase_tokens": phrase_shape[1],
+        "target_hidden_size": config.target_hidden_size,
+        "target_vocab_size": config.target_vocab_size,
+        "target_layers": list(config.target_layers),
+        "trunk_width": config.trunk_width,
+        "temperature": config.temperature,
+        "speculators_config": {
+            "algorithm": "phrase",
+            "verifier": {
+                "name_or_path": config.target_name,
+                "tokenizer_fingerprint": config.tokenizer_fingerprint,
+                "state_fingerprint": list(config.state_fingerprint),
+                "template": asdict(config.template),
+            },
+        },
+    }
+
+
+def parse_config(path: Path, envelope: dict[str, Any]) -> HeadConfig:
+    """The config an envelope holds; every field is required and of its own type."""
+
+    def field_of(line: dict[str, Any], name: str, *kinds: type) -> Any:  # the caller knows which kind it asked for
+        if name not in line:
+            raise HeadFileError(f"`{path}` has no `{name}`", hint=RETRAIN)
+        if not isinstance(line[name], kinds) or isinstance(line[name], bool):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise HeadFileError(f"`{name}` in `{path}` is `{line[name]!r}`, it must be {wanted}", hint=RETRAIN)
+        return line[name]
+
+    verifier = field_of(field_of(envelope, "speculators_config", dict), "verifier", dict)
+    field_of(envelope, "draft_vocab_size", int)
+    field_of(envelope, "max_phrase_tokens", int)
+    layers = field_of(envelope, "target_layers", list)
+    temperature = float(field_of(envelope, "temperature", int, float))
+    if not temperature > 0 or not all(isinstance(layer, int) for layer in layers):
+        raise HeadFileError(
+            f"`{path}` has a temperature or layers that cannot be: {temperature}, {layers}", hint=RETRAIN
+        )
+    return HeadConfig(
+        target_name=field_of(verifier, "name_or_path", str),
+        target_hidden_size=field_of(envelope, "target_hidden_size", int),
+        target_vocab_size=field_of(envelope, "target_vocab_size", int),
+        tokenizer_fingerprint=field_of(verifier, "tokenizer_fingerprint", str, type(None)),
+        state_fingerprint=tuple(float(number) for number in verifier.get("state_fingerprint", ())),
+        template=_template(path, verifier.get("template", {})),
+        target_layers=tuple(layers),
+        trunk_width=field_of(envelope, "trunk_width", int),
+        temperature=temperature,
+        provenance=field_of(envelope, "provenance", dict),
+    )
+
+
+def _template(path: Path, line: Any) -> TrainedTemplate:
+    """How prompts were rendered in training; heads from before this was written down say nothing."""
+    known = {one.name for one in fields(TrainedTemplate)}
+    if not isinstance(line, dict) or not line.keys() <= known:
+        raise HeadFileError(
+            f"`template` in `{path}` is `{line!r}`, it may hold {', '.join(sorted(known))}", hint=RETRAIN
+        )
+    return TrainedTemplate(**line)

@@ -1,0 +1,76 @@
+"""What a run would take, before it is made: answers, disk, memory and a guess of the time."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.target.features import FeatureSpec
+from phrasedraft.target.model import TransformersTarget
+from phrasedraft.training.corpus import read_corpora
+from phrasedraft.training.prompts import read_prompts
+from phrasedraft.training.recipe import Recipe
+
+PROBE_TOKENS = 512
+"""Length of the text whose pass is timed."""
+STEP_COPIES = 5
+"""Weights, gradients, two moments and the running mean."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """What a recipe comes to; `num_tokens` is an upper bound where answers are still to be generated."""
+
+    num_answers: int
+    num_tokens: int
+    trace_bytes: int
+    trace_seconds: float
+    head_parameters: int
+    training_bytes: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every figure, ready for JSON."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        return [
+            f"answers   {self.num_answers:,} with up to {self.num_tokens:,} tokens",
+            f"traces    {self.trace_bytes / 1e6:,.0f} MB on disk, about {self.trace_seconds / 60:,.0f} minutes",
+            f"head      {self.head_parameters:,} parameters",
+            f"training  about {self.training_bytes / 1e6:,.0f} MB of memory beside the target",
+        ]
+
+
+def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
+    """What `recipe` comes to on this machine; a pass of the target is timed."""
+    settings = recipe.settings
+    answers = [answer for corpus in read_corpora([Path(path) for path in recipe.corpora]) for answer in corpus.answers]
+    num_questions = sum(read_prompts(Path(path)).num_answers for path in recipe.prompts) + recipe.num_self_prompts
+    num_tokens = sum(len(answer.response) for answer in answers) + num_questions * settings.distill.max_new_tokens
+    num_read = sum(answer.num_tokens for answer in answers) + num_questions * 2 * settings.distill.max_new_tokens
+    features = FeatureSpec(layers=settings.traces.layers)
+    tokens = torch.arange(PROBE_TOKENS)[None] % target.identity.vocab_size
+    start = time.perf_counter()
+    width = target.hidden_rows(tokens, torch.ones_like(tokens), features).shape[-1]
+    seconds = time.perf_counter() - start
+    with torch.device("meta"):
+        scorer = PhraseScorer(
+            feature_size=width,
+            hidden_size=target.identity.hidden_size,
+            num_phrases=settings.vocabulary.num_phrases,
+            trunk_width=settings.training.trunk_width,
+        )
+    parameters = sum(parameter.numel() for parameter in scorer.parameters())
+    batch = settings.training.batch_size * (width + settings.vocabulary.num_phrases) * 4
+    return Estimate(
+        num_answers=len(answers) + num_questions,
+        num_tokens=num_tokens,
+        trace_bytes=num_tokens * (2 * width + 4),
+        trace_seconds=seconds / PROBE_TOKENS * num_read,
+        head_parameters=parameters,
+        training_bytes=STEP_COPIES * 4 * parameters + 2 * batch,
+    )

@@ -1,0 +1,45 @@
+"""What a head is made of, stage by stage: the sections of a recipe."""
+
+from dataclasses import dataclass, field
+
+from phrasedraft.errors import OptionError
+from phrasedraft.phrases import VocabularySettings
+from phrasedraft.training.distill import DistillSettings
+from phrasedraft.training.trainer import TrainingSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceSettings:
+    """Which hidden states are kept: layers as in `FeatureSpec`, -1 being what the language-model head reads."""
+
+    layers: tuple[int, ...] = (-1,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplaySettings:
+    """How a head is judged.
+
+    `held_out_share` of the answers are neither mined nor trained on; every epoch replays `max_answers` of them at
+    `num_draft_tokens[0]` nodes, and the finished head replays all of them at each of these node counts.
+    """
+
+    held_out_share: float = 0.05
+    max_answers: int = 60
+    num_draft_tokens: tuple[int, ...] = (8, 4, 16, 46)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out_share < 1:
+            raise OptionError(f"`held_out_share` is {self.held_out_share}, it must lie between 0 and 1")
+        if not self.num_draft_tokens or self.max_answers < 1:
+            raise OptionError("`num_draft_tokens` may not be empty, `max_answers` must be 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitSettings:
+    """What a head is made of, stage by stage."""
+
+    distill: DistillSettings = field(default_factory=DistillSettings)
+    vocabulary: VocabularySettings = field(default_factory=VocabularySettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    replay: ReplaySettings = field(default_factory=ReplaySettings)
