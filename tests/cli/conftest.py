@@ -1,4 +1,4 @@
-"""Tiny targets in folders, as a user has them: a model, a byte-level tokenizer and (mostly) a chat template."""
+"""Tiny targets and heads in folders, and the command line run in a folder of its own."""
 
 import json
 from collections.abc import Callable
@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
 from typer.testing import CliRunner, Result
 
 import zoo
@@ -17,29 +15,7 @@ from phrasedraft.cli.known_answer import KnownAnswerDrafter
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-
-EOS = "<end>"
-CHAT_TEMPLATE = (
-    "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-
-
-def byte_tokenizer(chat_template: str | None = CHAT_TEMPLATE) -> PreTrainedTokenizerFast:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={character: index for index, character in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([EOS])
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=EOS, chat_template=chat_template)
-
-
-def save_target(folder: Path, family: str, *, chat_template: str | None = CHAT_TEMPLATE, **changes: object) -> Path:
-    tokenizer = byte_tokenizer(chat_template)
-    model = zoo.build_model(family, vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, **changes)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+from saved import byte_tokenizer, save_target
 
 
 @pytest.fixture(scope="session")
