@@ -94,7 +94,9 @@ def test_hidden_states_that_are_not_finite_draft_nothing(broken):
     head = make_head(PHRASES)
     hidden = torch.zeros((1, HIDDEN))
     hidden[0, 3] = broken
-    assert head.propose(state_of(head, hidden=hidden), WIDE).tokens == (4,)
+    with pytest.warns(UserWarning, match="the target's hidden states in float32 are NaN or infinite"):
+        assert head.propose(state_of(head, hidden=hidden), WIDE).tokens == (4,)
+    assert head.propose(state_of(head, hidden=hidden), WIDE).tokens == (4,)  # said once
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

@@ -17,6 +17,7 @@ from phrasedraft.decoding.stats import DecodingStats
 from phrasedraft.decoding.stopping import Stopping
 from phrasedraft.decoding.text_stream import TextStream
 from phrasedraft.decoding.walk import walk
+from phrasedraft.decoding.watch import AcceptanceWatch
 from phrasedraft.drafters.protocol import DraftBudget, Drafter
 from phrasedraft.errors import OptionError, PhraseDraftError
 from phrasedraft.target.model import TransformersTarget
@@ -49,6 +50,7 @@ class Decoder:
         self.target = target
         self.drafter = drafter
         self.num_draft_tokens = num_draft_tokens
+        self.watch = AcceptanceWatch(drafter.name)
         if num_draft_tokens and target.support is Support.NOTHING:
             warnings.warn(
                 f"decoding `{target.identity.name}` without drafts: {'; '.join(target.notes)}",
@@ -186,10 +188,12 @@ class Stream:
                 committed = [*(tree.tokens[node] for node in verification.path[1:]), verification.bonus_token]
                 drafter.update(state, committed, checked.hidden[list(verification.path)])
             stats.count(verification, tree.num_draft_tokens)
+            self._decoder.watch.count(tree.num_draft_tokens, verification.num_accepted_tokens)
             stats.draft_seconds += drafted - started
             stats.verify_seconds += verified - drafted
             stats.keep_seconds += kept - walked
             stats.other_seconds += walked - verified + clock() - kept
+            del checked  # or its logits would stay while the next pass makes its own
             yield from self._settle()
 
     def _settle(self) -> list[Piece]:

@@ -1,5 +1,6 @@
 """The phrase head: one step from the target's hidden state to whole phrases."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,8 +73,8 @@ class PhraseState:
 class PhraseHead:
     """A drafter that scores the phrases of its vocabulary once a pass and drafts the most probable of them.
 
-    `propose` gives at most `budget.num_draft_tokens` nodes; nothing beside the root where the hidden state is not
-    finite or the vocabulary is empty.
+    `propose` gives at most `budget.num_draft_tokens` nodes; nothing beside the root where the hidden state or the
+    scores are not finite (with one warning) or the vocabulary is empty.
     """
 
     name = "phrase-head"
@@ -85,6 +86,7 @@ class PhraseHead:
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self._builder = PhraseTreeBuilder(vocabulary.trie)
         self._device = scorer.output.weight.device
+        self._has_warned = False
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "PhraseHead":
@@ -149,10 +151,26 @@ class PhraseHead:
         token = torch.tensor([state.token], device=self._device)
         probabilities = self.probabilities(state.hidden, state.embed(token))[0]
         if not torch.isfinite(probabilities).all():
+            self._warn_not_finite(state)
             return DraftTree.root_only(state.token)
         num_nodes = max(budget.num_draft_tokens, CHAIN_SEARCH) if budget.chain_only else budget.num_draft_tokens
         tree = self._builder.grow(probabilities, state.token, num_nodes, budget.max_depth)
         return tree.best_chain().cut(budget.num_draft_tokens) if budget.chain_only else tree
+
+    def _warn_not_finite(self, state: PhraseState) -> None:
+        """Say once why nothing is drafted: else it would look like a head that is never right."""
+        if self._has_warned:
+            return
+        self._has_warned = True
+        inputs = torch.isfinite(state.hidden).all()
+        cause = (
+            f"its scores in {str(self.scorer.output.weight.dtype).removeprefix('torch.')} are NaN or infinite: weights "
+            "that overflow in this precision, or are damaged; leave the head in the precision it is loaded in"
+            if inputs
+            else f"the target's hidden states in {str(state.hidden.dtype).removeprefix('torch.')} are NaN or infinite: "
+            "load the target in bfloat16 or float32"
+        )
+        warnings.warn(f"`{self.name}` drafts nothing where {cause}", stacklevel=3)
 
     @torch.inference_mode()
     def probabilities(

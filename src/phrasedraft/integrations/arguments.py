@@ -103,10 +103,15 @@ def reusable_cache(model_kwargs: dict[str, Any], *, num_rows: int) -> DynamicCac
     cache = cache if cache is not None else model_kwargs.get("past_key_values")
     if cache is None:
         return None
+    if isinstance(cache, QuantizedCache):
+        raise OptionError(
+            "a `QuantizedCache` was passed or asked for, and rows cannot be taken back from one exactly",
+            hint="leave out `cache_implementation='quantized'`; phrase drafting keeps a dynamic cache of its own",
+        )
     length = int(cache.get_seq_length())
     if num_rows == 1 and adoptable(cache):
         return cache
-    if length > 0 or isinstance(cache, QuantizedCache):
+    if length > 0:
         raise OptionError(
             f"a `{type(cache).__name__}` with {length} cached tokens was passed, with phrase drafting it may be empty, "
             "or a `DynamicCache` of one sequence that still has every row",

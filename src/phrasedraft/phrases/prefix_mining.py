@@ -11,7 +11,6 @@ from phrasedraft.phrases.settings import VocabularySettings
 from phrasedraft.phrases.spans import AnswerTokens, frequent_spans
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 
-PrefixMiningSettings = VocabularySettings
 """What the settings were called when this was the only way."""
 
 

@@ -81,6 +81,8 @@ def template_arguments(thinking: str) -> dict[str, Any]:
 
 def template_fingerprint(target: EncodesChat, system_prompt: str, thinking: str) -> str | None:
     """A hash of the token ids of a fixed conversation on a fixed day; None where no template takes it."""
+    if target.tokenizer is None:
+        return None
     system = ({"role": "system", "content": system_prompt},) if system_prompt else ()
     try:
         rendered = DatedTemplate(target, PROBE_DATE).encode_chat([*system, *PROBE], **template_arguments(thinking))

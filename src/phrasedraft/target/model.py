@@ -22,6 +22,7 @@ from phrasedraft.target.fingerprint import (
 from phrasedraft.target.packing import packed_view, stamp
 from phrasedraft.target.probe import ProbeReport, probe
 from phrasedraft.target.protocol import Support, TargetIdentity
+from phrasedraft.target.quantised import is_quantized
 from phrasedraft.target.sequence import TransformersSequence
 
 
@@ -48,8 +49,9 @@ class TransformersTarget:
         self._wants_packed = packed
         self._view = packed_view(self.model, wanted=packed)
         self._support = Support.TREE
-        is_quantized = getattr(self.model, "hf_quantizer", None) is not None
-        self.report = probe(self, is_quantized=is_quantized) if check else ProbeReport(Support.TREE, (), 0.0)
+        self.report = ProbeReport(Support.TREE, (), 0.0)
+        if check:
+            self.report = probe(self, is_quantized=is_quantized(self.model))
         self._support = self.report.support
 
     @property

@@ -13,6 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from phrasedraft.target.quantised import is_quantized
+
 
 @dataclass(frozen=True)
 class PackedView:
@@ -68,6 +70,8 @@ def stamp(model: PreTrainedModel) -> tuple[int, ...]:
 
 def _why_not(model: PreTrainedModel) -> str:
     parameters = list(model.parameters())
+    if is_quantized(model):
+        return "the target is quantised"
     if any(parameter.device.type != "cpu" for parameter in parameters):
         return "the target is not on the CPU"
     if any(parameter.dtype != torch.float32 for parameter in parameters):
@@ -78,8 +82,6 @@ def _why_not(model: PreTrainedModel) -> str:
         module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook") for module in model.modules()
     ):
         return "the target carries forward hooks"
-    if getattr(model, "is_quantized", False):
-        return "the target is quantised"
     if not any(type(module) is nn.Linear for module in model.modules()):
         return "the target has no plain linear layers"
     return "" if _op_works() else "this build of torch has no packed linear"

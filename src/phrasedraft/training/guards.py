@@ -28,10 +28,10 @@ def check_served(target: Target, traces: Sequence[Trace], features: FeatureSpec)
 
     `DataError` where the answers are another's (or shifted), or where the traces hold other states than a served head
     reads (another layer, a missing final norm, another precision). Warns where answers are off the target's greedy
-    path, as sampled ones are.
+    path, as sampled ones are, and where they do not begin as the target begins after their prompts.
     """
     step = max(len(traces) // NUM_CHECKED, 1)
-    own, total = 0, 0
+    own: list[list[bool]] = []
     for trace in traces[::step][:NUM_CHECKED]:
         tokens = trace.tokens[:MAX_CHECKED_TOKENS]
         sequence = target.start(features)
@@ -43,9 +43,13 @@ def check_served(target: Target, traces: Sequence[Trace], features: FeatureSpec)
             rows.append(result.hidden)
             logits.append(result.logits)
         _compare(trace, torch.cat(rows))
-        own += int((torch.cat(logits).argmax(-1).cpu() == torch.tensor(tokens)).sum())
-        total += len(tokens)
-    share = own / total
+        own.append((torch.cat(logits).argmax(-1).cpu() == torch.tensor(tokens)).tolist())
+    return _judge(own)
+
+
+def _judge(own: Sequence[Sequence[bool]]) -> float:
+    """The share of tokens that are the target's own, once that has been complained about where it has to be."""
+    share = sum(map(sum, own)) / sum(map(len, own))
     if share < MIN_OWN_SHARE:
         raise DataError(
             f"{share:.0%} of the tokens are what the target itself would say: the answers are not its own",
@@ -56,7 +60,13 @@ def check_served(target: Target, traces: Sequence[Trace], features: FeatureSpec)
         warnings.warn(
             f"{share:.0%} of the tokens are the target's first choice: sampled answers, or those of another precision "
             "or template; a head for greedy decoding learns most from greedy answers",
-            stacklevel=2,
+            stacklevel=3,
+        )
+    if len(own) > 1 and not any(answer[0] for answer in own):
+        warnings.warn(
+            f"none of {len(own)} answers begins with the target's first choice: a token may be lost or doubled between "
+            "prompt and answer, or the prompts lack what the chat template writes before an answer",
+            stacklevel=3,
         )
     return share
 

@@ -4,8 +4,9 @@ Another one is a class with `log` and `close` and one line in `LOGGERS`.
 """
 
 import json
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,35 +77,45 @@ class TensorBoardLogger:
         self._writer.close()
 
 
-class ServiceLogger:
-    """A run of wandb, or of trackio, which has the same calls."""
+class WandbLogger:
+    """A run of wandb, whose files go beside the checkpoint; wandb's own variables say where it is sent."""
 
-    package = "wandb"
-
-    def __init__(self, folder: Path, first_step: int) -> None:  # noqa: ARG002 - the service keeps its own steps
-        self._module: Any = import_module(self.package)
-        self._module.init(project="phrasedraft", name=folder.resolve().name)
+    def __init__(self, folder: Path, first_step: int) -> None:  # noqa: ARG002 - wandb keeps the steps of each run apart
+        module = import_module("wandb")
+        self._run: Any = module.init(project="phrasedraft", name=folder.resolve().name, dir=str(folder))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send one step."""
+        self._run.log(dict(metrics), step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        self._run.finish()
+
+
+class TrackioLogger:
+    """A run of trackio, which keeps it on this machine."""
+
+    def __init__(self, folder: Path, first_step: int) -> None:
+        self._module: Any = import_module("trackio")
+        with redirect_stdout(sys.stderr):  # stdout is for what the command was asked for
+            self._module.init(project="phrasedraft", name=f"{folder.resolve().name}-{first_step}")
+
+    def log(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Note one step."""
         self._module.log(dict(metrics), step=step)
 
     def close(self) -> None:
         """End the run."""
-        self._module.finish()
-
-
-class TrackioLogger(ServiceLogger):
-    """A run of trackio."""
-
-    package = "trackio"
+        with redirect_stdout(sys.stderr):
+            self._module.finish()
 
 
 LOGGERS: dict[str, tuple[type, str | None]] = {
     "none": (NoLogger, None),
     "jsonl": (JsonLinesLogger, None),
     "tensorboard": (TensorBoardLogger, "tensorboard"),
-    "wandb": (ServiceLogger, "wandb"),
+    "wandb": (WandbLogger, "wandb"),
     "trackio": (TrackioLogger, "trackio"),
 }
 """Each logger, and the package it needs."""

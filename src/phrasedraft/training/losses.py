@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -152,8 +152,7 @@ class _SiblingCrossEntropy(torch.autograd.Function):
         return gradient * trunk, gradient * weight, gradient * bias, None, None, None
 
 
-@dataclass(frozen=True)
-class _Rivals:
+class _Rivals(NamedTuple):  # there are a thousand a batch
     """The siblings a node's choices are scored against; `picks` are places among them, their number is to leave.
 
     `shift` is added to the scores: 0, and for a sampled sibling the log of how many it stands for.

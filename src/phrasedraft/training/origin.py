@@ -21,8 +21,8 @@ def trained_template(
 ) -> TrainedTemplate:
     """How the prompts of `corpora` were rendered: as their recipes say, else as the prompts themselves show.
 
-    Warns where prompts are not what the target's chat template writes, and where corpora were made with templates that
-    differ; then nothing is recorded, and a served head cannot warn of a template that does not fit it.
+    Warns where that is not how the target's chat template writes them, and where corpora were made with templates that
+    differ; in the latter case nothing is recorded, and a served head cannot warn of a template that does not fit it.
     """
     found = {_one(target, identity, corpus, read_recipe(path)) for corpus, path in zip(corpora, paths, strict=True)}
     if len(found) > 1:
@@ -37,11 +37,19 @@ def trained_template(
 def _one(target: object, identity: TargetIdentity, corpus: Corpus, recipe: dict[str, Any] | None) -> TrainedTemplate:
     if recipe is not None:
         settings = recipe["settings"]["template"]
-        return TrainedTemplate(
+        made = TrainedTemplate(
             fingerprint=recipe["template_fingerprint"],
             system_prompt=settings["system_prompt"],
             thinking=settings["thinking"],
         )
+        now = identity.template_fingerprint(made.system_prompt, made.thinking)
+        if None not in (now, made.fingerprint) and now != made.fingerprint:
+            warnings.warn(
+                f"`{corpus.name}` was made with another chat template than `{identity.name}` has now: a head learns "
+                "most from prompts as they will be served",
+                stacklevel=3,
+            )
+        return made
     fingerprint = identity.template_fingerprint("", "default")
     if fingerprint is None or not isinstance(target, EncodesChat):
         return TrainedTemplate()

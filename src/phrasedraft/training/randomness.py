@@ -20,5 +20,5 @@ def seed_of(*names: int | str) -> int:
 def seeded(seed: int) -> Iterator[None]:
     """Torch's random numbers from `seed` inside, as they were outside."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # `torch.manual_seed` also asks for every kind of accelerator
         yield

@@ -52,11 +52,15 @@ def _read(text: str) -> Any:
 
 def _fitting(value: Any, current: Any, name: str) -> Any:  # a value of the type the setting has now
     if isinstance(current, tuple) and isinstance(value, list):
+        kind = type(current[0]) if current else str
+        if any(type(item) is not kind for item in value):
+            raise OptionError(f"`{name}` is `{value}`, it must be a list of {kind.__name__}")
         return tuple(value)
     if isinstance(current, float) and type(value) is int:
         return float(value)
-    if isinstance(current, str) and not isinstance(value, str | list | dict):
+    if isinstance(current, str) and isinstance(value, bool | int | float):
         return json.dumps(value) if not isinstance(value, bool) else ("on" if value else "off")
     if type(value) is not type(current):
-        raise OptionError(f"`{name}` is `{value}`, it must be a {type(current).__name__} such as `{current}`")
+        kind = "list" if isinstance(current, tuple) else type(current).__name__
+        raise OptionError(f"`{name}` is `{value}`, it must be a {kind} such as `{current}`")
     return value
