@@ -26,20 +26,19 @@ test-compat: install $(COMPAT)
 	PYTHONPATH=$(COMPAT) OMP_NUM_THREADS=1 $(BIN)/pytest -n $(PYTEST_WORKERS) \
 		tests/exactness tests/cases tests/integrations tests/target tests/decoding
 
-# How the shipped head was made: about half an hour on two cores, traces included.
+# How the shipped head was made: about an hour on two cores, traces included.
 head: install
-	$(BIN)/phrasedraft fit smollm2-135m --corpus data/corpus/gsm8k_train.max200.jsonl.gz \
-		--corpus data/corpus/chat_train.max256.jsonl.gz -o heads/smollm2-135m --work runs/head
+	$(BIN)/phrasedraft fit --recipe recipes/smollm2-135m-maths-chat-8k.toml
 
 check: install
-	$(BIN)/ruff format --check src tests examples
-	$(BIN)/ruff check src tests examples
+	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: install
-	$(BIN)/ruff format src tests
-	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests examples benchmarks
+	$(BIN)/ruff check --fix src tests examples benchmarks
 
 install: $(INSTALLED)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from answering import ending_target, question_file, quiet
+from answering import ending_target, question_file, quiet, with_template
 from phrasedraft import TransformersTarget
 from phrasedraft.phrases import VocabularySettings
 from phrasedraft.training.distill import DistillSettings, distill
@@ -17,6 +17,7 @@ from phrasedraft.training.fit import FitResult, fit
 from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
 from phrasedraft.training.template import TemplateSettings
 from phrasedraft.training.trainer import TrainingSettings
+from texts import CHAT_TEMPLATE
 
 SETTINGS = FitSettings(
     vocabulary=VocabularySettings(num_phrases=200, min_count=2, min_answers=1),
@@ -47,13 +48,8 @@ def template_target(**template: Any) -> TransformersTarget:
     """The target, with a template that has a thinking switch where one is set."""
     if "thinking" not in template:
         return target()
-    from answering import with_template
-    from texts import CHAT_TEMPLATE
-
-    return with_template(
-        target(),
-        CHAT_TEMPLATE + "{% if enable_thinking is not defined or enable_thinking %}<think>{% endif %}",
-    )
+    switch = "{% if enable_thinking is not defined or enable_thinking %}<think>{% endif %}"
+    return with_template(target(), CHAT_TEMPLATE + switch)
 
 
 def fitted(path: Path, folder: Path, settings: FitSettings = SETTINGS, **arguments: Any) -> FitResult:

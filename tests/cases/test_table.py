@@ -27,6 +27,9 @@ NUM_CASES = {
     "api": 1,
     "device": 1,
     "structured_output": 2,
+    "memory": 3,
+    "quantized": 5,
+    "training": 16,
 }
 
 

@@ -163,7 +163,7 @@ def test_a_template_that_is_not_understood_is_refused(tmp_path):
     envelope = json.loads(path.read_text())
     envelope["speculators_config"]["verifier"]["template"] = {"jinja": "{{ x }}"}
     path.write_text(json.dumps(envelope))
-    with pytest.raises(HeadFileError, match="`template` in .* may hold fingerprint, system_prompt, thinking"):
+    with pytest.raises(HeadFileError, match=r"`template` in .* may hold fingerprint, system_prompt, thinking"):
         PhraseHead.from_pretrained(tmp_path)
 
 

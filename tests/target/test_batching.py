@@ -168,5 +168,7 @@ def test_a_step_writes_its_row_where_there_is_room_and_copies_nothing():
     states = torch.ones((2, 2, 5, 8))
     first, _ = layer.update(states, states)
     place = first.data_ptr()
-    moved = [layer.update(states[:, :, :1], states[:, :, :1])[0].data_ptr() != place for _ in range(RoomyLayer.ROOM + 1)]
+    moved = [
+        layer.update(states[:, :, :1], states[:, :, :1])[0].data_ptr() != place for _ in range(RoomyLayer.ROOM + 1)
+    ]
     assert moved == [False] * RoomyLayer.ROOM + [True]

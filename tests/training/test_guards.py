@@ -23,7 +23,8 @@ PROMPTS = ((5, 17, 3), (44, 9, 12, 8, 71), (1, 2), (30, 31, 32, 33))
 LAST = FeatureSpec()
 
 
-def answers_of(target, *, choices=(GREEDY,) * len(PROMPTS)):
+def answers_of(target, choices=None):
+    choices = choices or [GREEDY] * len(PROMPTS)
     texts = answer_batch(target, PROMPTS, max_new_tokens=30, choices=choices)
     return [answer_of(text, prompt=PROMPTS[row], name=f"a{row}") for row, text in enumerate(texts)]
 
@@ -160,7 +161,7 @@ def test_traces_collected_in_another_precision_pass(tmp_path):
 def test_sampled_answers_warn(tmp_path):
     target = target_of()
     choices = [Choice(temperature=0.9, seed=seed) for seed in range(len(PROMPTS))]
-    traces = traced(target, answers_of(target, choices=choices), tmp_path)
+    traces = traced(target, answers_of(target, choices), tmp_path)
     with pytest.warns(UserWarning, match="% of the tokens are the target's first choice: sampled answers") as caught:
         share = check_served(target, traces, LAST)
     assert 0.25 < share < 0.9

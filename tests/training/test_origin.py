@@ -77,10 +77,11 @@ def test_prompts_rendered_by_another_template_warn_and_are_not_recorded(tmp_path
 
 def test_prompts_without_what_opens_the_answer_warn(tmp_path):
     target = ending_target()
-    records = [
-        {"id": f"q{index}", "prompt": target.tokenizer.apply_chat_template(messages, return_dict=False), "response": [7]}
-        for index, messages in enumerate([{"role": "user", "content": text}] for text in QUESTIONS)
+    prompts = [
+        target.tokenizer.apply_chat_template([{"role": "user", "content": text}], return_dict=False)
+        for text in QUESTIONS
     ]
+    records = [{"id": f"q{index}", "prompt": prompt, "response": [7]} for index, prompt in enumerate(prompts)]
     with pytest.warns(UserWarning, match="100% of the prompts of `bare`"):
         assert found(target, write_jsonl(tmp_path / "bare.jsonl", records)) == NOTHING_KNOWN
 

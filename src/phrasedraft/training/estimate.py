@@ -16,8 +16,10 @@ from phrasedraft.training.recipe import Recipe
 
 PROBE_TOKENS = 512
 """Length of the text whose pass is timed."""
-STEP_COPIES = 5
-"""Weights, gradients, two moments and the running mean."""
+STEP_COPIES = 8
+"""Weights, gradients (twice: the loss has its own), two moments, what a step makes of them, running mean, best."""
+BATCH_COPIES = 4
+"""Scores, probabilities and what becomes of them on the way back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +67,18 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
             trunk_width=settings.training.trunk_width,
         )
     parameters = sum(parameter.numel() for parameter in scorer.parameters())
-    batch = settings.training.batch_size * (width + settings.vocabulary.num_phrases) * 4
+    num_rows, num_sampled = settings.training.batch_size, settings.training.loss.num_sampled
+    num_scores = settings.vocabulary.num_phrases
+    if num_sampled:
+        num_scores = min(
+            num_scores, num_sampled + num_rows
+        )  # beside the sample, what some row of the batch goes on with
+    batch = num_rows * (width + num_scores) * 4
     return Estimate(
         num_answers=len(answers) + num_questions,
         num_tokens=num_tokens,
         trace_bytes=num_tokens * (2 * width + 4),
         trace_seconds=seconds / PROBE_TOKENS * num_read,
         head_parameters=parameters,
-        training_bytes=STEP_COPIES * 4 * parameters + 2 * batch,
+        training_bytes=STEP_COPIES * 4 * parameters + BATCH_COPIES * batch,
     )

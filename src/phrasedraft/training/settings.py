@@ -52,9 +52,9 @@ def _read(text: str) -> Any:
 
 def _fitting(value: Any, current: Any, name: str) -> Any:  # a value of the type the setting has now
     if isinstance(current, tuple) and isinstance(value, list):
-        kind = type(current[0]) if current else str
-        if any(type(item) is not kind for item in value):
-            raise OptionError(f"`{name}` is `{value}`, it must be a list of {kind.__name__}")
+        item_type = type(current[0]) if current else str
+        if any(type(item) is not item_type for item in value):
+            raise OptionError(f"`{name}` is `{value}`, it must be a list of {item_type.__name__}")
         return tuple(value)
     if isinstance(current, float) and type(value) is int:
         return float(value)
