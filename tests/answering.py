@@ -14,7 +14,7 @@ from rich.console import Console
 import texts
 import zoo
 from phrasedraft import TransformersTarget
-from phrasedraft.training.prompts import PromptFile, read_prompts
+from phrasedraft.corpus.prompts import PromptFile, read_prompts
 
 QUESTIONS = ("what is the end?", "she sells shells", "1 + 1", "the story of the sea shore, please", "is it 42?", "STOP")
 

@@ -11,11 +11,11 @@ from rich.console import Console
 
 from answering import ending_target, question_file, quiet, with_template
 from phrasedraft import TransformersTarget
+from phrasedraft.corpus.distill import DistillSettings, distill
+from phrasedraft.corpus.template import TemplateSettings
 from phrasedraft.phrases import VocabularySettings
-from phrasedraft.training.distill import DistillSettings, distill
 from phrasedraft.training.fit import FitResult, fit
 from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
-from phrasedraft.training.template import TemplateSettings
 from phrasedraft.training.trainer import TrainingSettings
 from texts import CHAT_TEMPLATE
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from phrasedraft.corpus.answers import Answer
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import TargetIdentity
-from phrasedraft.training.corpus import Answer
 from phrasedraft.training.rows import StoredRows
 from phrasedraft.training.traces import Trace
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from phrasedraft.corpus.answers import read_corpora
 from phrasedraft.phrases import PhraseMatcher, PhraseVocabulary, TokenPieces, VocabularySettings, mine
 from phrasedraft.target.loading import load_tokenizer
-from phrasedraft.training.corpus import read_corpora
 
 CORPORA = [
     Path("data/corpus/gsm8k_train.max200.jsonl.gz"),

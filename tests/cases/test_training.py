@@ -16,13 +16,13 @@ from answering import with_template, write_jsonl
 from kit import plain, target_of
 from phrasedraft import Decoder, Stopping, TransformersTarget
 from phrasedraft.cli.app import app
+from phrasedraft.corpus.answers import is_held_out, read_corpora
+from phrasedraft.corpus.block_file import read_recipe
 from phrasedraft.decoding.stats import DecodingStats
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.errors import DataError, HeadFileError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.training.block_file import read_recipe
-from phrasedraft.training.corpus import is_held_out, read_corpora
 from phrasedraft.training.examples import EmbeddingTable, make_examples
 from phrasedraft.training.settings import with_overrides
 from phrasedraft.training.traces import read_traces

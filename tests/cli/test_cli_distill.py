@@ -9,9 +9,9 @@ from answering import lines_of, write_jsonl
 from completions import Completions, served
 from phrasedraft import load_target
 from phrasedraft.cli.distilling import load_without_weights
-from phrasedraft.training.block_file import read_recipe
-from phrasedraft.training.corpus import read_corpora
-from phrasedraft.training.prompts import read_prompts
+from phrasedraft.corpus.answers import read_corpora
+from phrasedraft.corpus.block_file import read_recipe
+from phrasedraft.corpus.prompts import read_prompts
 
 QUICK = ("--set", "max_new_tokens=6", "--set", "batch_size=3")
 

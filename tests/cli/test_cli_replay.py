@@ -7,9 +7,9 @@ import pytest
 
 from phrasedraft import Decoder, Stopping, load_target
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
+from phrasedraft.corpus.answers import is_held_out, read_corpora
 from phrasedraft.drafters import load_head
 from phrasedraft.drafters.phrase_head import PhraseHead
-from phrasedraft.training.corpus import is_held_out, read_corpora
 
 NODES = (2, 6)
 NUM_ANSWERS = 6

@@ -4,9 +4,9 @@ import json
 import pytest
 import torch
 
+from phrasedraft.corpus.answers import is_held_out, read_corpora
 from phrasedraft.errors import DataError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.training.corpus import is_held_out, read_corpora
 from phrasedraft.training.examples import make_examples
 from synthetic import EOS, SyntheticTarget, answer_of, write_corpus
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 from rich.console import Console
 
+from phrasedraft.corpus.answers import is_held_out
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
 from phrasedraft.training import fit as fit_module
-from phrasedraft.training.corpus import is_held_out
 from phrasedraft.training.fit import fit
 from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
 from phrasedraft.training.settings import with_overrides

@@ -7,11 +7,11 @@ import pytest
 
 from answering import QUESTIONS, ending_target, question_file, quiet, with_template, write_jsonl
 from kit import target_of
+from phrasedraft.corpus.answers import read_corpora
+from phrasedraft.corpus.distill import DistillSettings, distill
+from phrasedraft.corpus.template import TemplateSettings
 from phrasedraft.drafters.head_config import TrainedTemplate
-from phrasedraft.training.corpus import read_corpora
-from phrasedraft.training.distill import DistillSettings, distill
 from phrasedraft.training.origin import trained_template
-from phrasedraft.training.template import TemplateSettings
 from synthetic import SyntheticTarget
 from texts import CHAT_TEMPLATE
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from phrasedraft.corpus.distill import DistillSettings
+from phrasedraft.corpus.template import TemplateSettings
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.phrases import VocabularySettings
-from phrasedraft.training.distill import DistillSettings
 from phrasedraft.training.fit_settings import FitSettings, ReplaySettings, TraceSettings
 from phrasedraft.training.losses import LossSettings
 from phrasedraft.training.recipe import Recipe, is_override, override, read_recipe, set_in_recipe, write_recipe
-from phrasedraft.training.template import TemplateSettings
 from phrasedraft.training.trainer import TrainingSettings
 
 FULL = Recipe(

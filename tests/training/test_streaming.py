@@ -121,7 +121,7 @@ SCRIPT = """
 import sys, torch
 from pathlib import Path
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.training.corpus import Answer
+from phrasedraft.corpus.answers import Answer
 from phrasedraft.training.examples import EmbeddingTable, make_examples
 from phrasedraft.training.shards import shard_path, write_shard
 from phrasedraft.training.traces import read_traces

@@ -46,7 +46,7 @@ def distill(
     Example: phrasedraft distill smollm2-135m --prompts questions.jsonl -o answers
     """
     from phrasedraft.cli.distilling import DistillOptions, distill_all
-    from phrasedraft.training.template import TemplateSettings
+    from phrasedraft.corpus.template import TemplateSettings
 
     options = DistillOptions(
         target=target,

@@ -14,16 +14,16 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, Genera
 from phrasedraft.cli.console import note_console, print_json
 from phrasedraft.cli.loading import load_target_quietly
 from phrasedraft.cli.options import LoadOptions
+from phrasedraft.corpus.answers import Corpus
+from phrasedraft.corpus.distill import DistillSettings, distill
+from phrasedraft.corpus.endpoint import Endpoint, EndpointSettings, distill_through
+from phrasedraft.corpus.prompts import PromptFile, read_prompts
+from phrasedraft.corpus.self_prompts import SelfPromptSettings, make_prompts
+from phrasedraft.corpus.template import TemplateSettings
 from phrasedraft.errors import OptionError, TargetError
 from phrasedraft.target import TransformersTarget
 from phrasedraft.target.embedded import EMBEDDED_NAME, embedded_folder
-from phrasedraft.training.corpus import Corpus
-from phrasedraft.training.distill import DistillSettings, distill
-from phrasedraft.training.endpoint import Endpoint, EndpointSettings, distill_through
-from phrasedraft.training.prompts import PromptFile, read_prompts
-from phrasedraft.training.self_prompts import SelfPromptSettings, make_prompts
 from phrasedraft.training.settings import with_overrides
-from phrasedraft.training.template import TemplateSettings
 
 SELF = "self"
 """The name of the answers to prompts the target made up."""

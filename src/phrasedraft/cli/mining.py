@@ -13,10 +13,10 @@ from rich.markup import escape
 
 from phrasedraft.cli.console import data_console, note_console, print_json
 from phrasedraft.cli.inspection import show_phrases
+from phrasedraft.corpus.answers import Corpus, read_corpora
 from phrasedraft.errors import OptionError
 from phrasedraft.phrases import TokenPieces, VocabularySettings, describe, mine
 from phrasedraft.target.loading import load_tokenizer
-from phrasedraft.training.corpus import Corpus, read_corpora
 from phrasedraft.training.settings import with_overrides
 
 

@@ -11,15 +11,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from phrasedraft.corpus.answers import Answer, Corpus, is_held_out, read_corpora
+from phrasedraft.corpus.distill import DistillSettings, distill
+from phrasedraft.corpus.prompts import read_prompts
+from phrasedraft.corpus.template import TemplateSettings
 from phrasedraft.drafters import PhraseHead
 from phrasedraft.errors import DataError
 from phrasedraft.evaluation.prompts import BUNDLED
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.target import TransformersTarget
-from phrasedraft.training.corpus import Answer, Corpus, is_held_out, read_corpora
-from phrasedraft.training.distill import DistillSettings, distill
-from phrasedraft.training.prompts import read_prompts
-from phrasedraft.training.template import TemplateSettings
 from phrasedraft.training.traces import check_traces, collect_traces, read_traces
 
 

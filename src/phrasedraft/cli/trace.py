@@ -8,9 +8,9 @@ import typer
 from phrasedraft.cli.console import note_console, print_json
 from phrasedraft.cli.loading import load_target_quietly
 from phrasedraft.cli.options import AsJson, LoadOptions
+from phrasedraft.corpus.answers import read_corpora
 from phrasedraft.errors import OptionError
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.training.corpus import read_corpora
 from phrasedraft.training.guards import check_served
 from phrasedraft.training.traces import check_traces, collect_traces, read_traces
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phrasedraft.corpus.answers import Corpus, is_held_out, read_corpora
 from phrasedraft.errors import DataError
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.training.corpus import Corpus, is_held_out, read_corpora
 from phrasedraft.training.traces import FeatureSource, Trace, check_traces, collect_traces, read_traces
 
 

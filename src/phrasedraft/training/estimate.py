@@ -7,11 +7,11 @@ from typing import Any
 
 import torch
 
+from phrasedraft.corpus.answers import read_corpora
+from phrasedraft.corpus.prompts import read_prompts
 from phrasedraft.drafters.phrase_head import PhraseScorer
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.model import TransformersTarget
-from phrasedraft.training.corpus import read_corpora
-from phrasedraft.training.prompts import read_prompts
 from phrasedraft.training.recipe import Recipe
 
 PROBE_TOKENS = 512

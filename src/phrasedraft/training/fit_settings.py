@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from phrasedraft.corpus.distill import DistillSettings
 from phrasedraft.errors import OptionError
 from phrasedraft.phrases import VocabularySettings
-from phrasedraft.training.distill import DistillSettings
 from phrasedraft.training.trainer import TrainingSettings
 
 

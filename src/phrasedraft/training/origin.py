@@ -6,11 +6,11 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from phrasedraft.corpus.answers import Answer, Corpus
+from phrasedraft.corpus.block_file import read_recipe
 from phrasedraft.drafters.head_config import TrainedTemplate
 from phrasedraft.target.fingerprint import EncodesChat
 from phrasedraft.target.protocol import TargetIdentity
-from phrasedraft.training.block_file import read_recipe
-from phrasedraft.training.corpus import Answer, Corpus
 
 MOST = 0.9
 """The share of prompts from which on a corpus counts as rendered by the target's own template."""

@@ -5,14 +5,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phrasedraft.corpus.distill import distill
+from phrasedraft.corpus.endpoint import EndpointSettings, distill_through
+from phrasedraft.corpus.prompts import read_prompts
+from phrasedraft.corpus.self_prompts import SelfPromptSettings, make_prompts
 from phrasedraft.errors import DataError
 from phrasedraft.target.model import TransformersTarget
-from phrasedraft.training.distill import distill
-from phrasedraft.training.endpoint import EndpointSettings, distill_through
 from phrasedraft.training.fit import FitResult, fit
-from phrasedraft.training.prompts import read_prompts
 from phrasedraft.training.recipe import RECIPE, Recipe, write_recipe
-from phrasedraft.training.self_prompts import SelfPromptSettings, make_prompts
 from phrasedraft.training.stages import Stages
 
 STAGES = "stages.json"

@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from phrasedraft.corpus.answers import Answer
 from phrasedraft.errors import DataError
-from phrasedraft.training.corpus import Answer
 from phrasedraft.training.rows import StoredRows
 
 PATTERN = "shard-*.safetensors"

@@ -14,9 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
 
+from phrasedraft.corpus.answers import Answer
 from phrasedraft.errors import DataError
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.training.corpus import Answer
 from phrasedraft.training.rows import StoredRows
 from phrasedraft.training.shards import ELSEWHERE, PATTERN, is_whole, open_shard, shard_path, write_shard
 

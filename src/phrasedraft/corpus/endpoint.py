@@ -19,13 +19,13 @@ from typing import Any
 import httpx2
 from rich.console import Console
 
+from phrasedraft.corpus.answers import Corpus
+from phrasedraft.corpus.distill import Answerer, DistillSettings, Question, write_answers
+from phrasedraft.corpus.prompts import PromptFile
+from phrasedraft.corpus.server_answer import answer_tokens
+from phrasedraft.corpus.template import end_of_turn
 from phrasedraft.errors import DataError, OptionError, TargetError
 from phrasedraft.target import TransformersTarget
-from phrasedraft.training.corpus import Corpus
-from phrasedraft.training.distill import Answerer, DistillSettings, Question, write_answers
-from phrasedraft.training.prompts import PromptFile
-from phrasedraft.training.server_answer import answer_tokens
-from phrasedraft.training.template import end_of_turn
 
 HINTS = {"return_token_ids": True, "skip_special_tokens": False, "spaces_between_special_tokens": False}
 """What vLLM is asked for beside OpenAI's own parameters; left out for a server that refuses them."""

@@ -13,15 +13,15 @@ from typing import Any, TypeAlias
 from rich.console import Console
 
 from phrasedraft.choice import GREEDY, Choice
+from phrasedraft.corpus.answer_progress import AnswerProgress
+from phrasedraft.corpus.answers import Corpus, read_corpora
+from phrasedraft.corpus.block_file import Block, BlockFile
+from phrasedraft.corpus.prompts import PromptFile, TrainingPrompt
+from phrasedraft.corpus.template import TemplateSettings, check_template, encode_prompt, template_fingerprint
 from phrasedraft.decoding.prompt import check_prompt
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.target import TransformersTarget
 from phrasedraft.target.batching import answer_batch
-from phrasedraft.training.answer_progress import AnswerProgress
-from phrasedraft.training.block_file import Block, BlockFile
-from phrasedraft.training.corpus import Corpus, read_corpora
-from phrasedraft.training.prompts import PromptFile, TrainingPrompt
-from phrasedraft.training.template import TemplateSettings, check_template, encode_prompt, template_fingerprint
 
 FORMAT_VERSION = 1
 TOO_LONG, UNREADABLE = "too_long", "unreadable"

@@ -5,11 +5,11 @@ import pytest
 
 from answering import ending_target, lines_of, question_file, quiet
 from completions import HINTS, Completions, served
+from phrasedraft.corpus.block_file import read_recipe
+from phrasedraft.corpus.distill import DistillSettings, distill
+from phrasedraft.corpus.endpoint import EndpointSettings, distill_through
+from phrasedraft.corpus.server_answer import answer_tokens
 from phrasedraft.errors import DataError, OptionError, TargetError
-from phrasedraft.training.block_file import read_recipe
-from phrasedraft.training.distill import DistillSettings, distill
-from phrasedraft.training.endpoint import EndpointSettings, distill_through
-from phrasedraft.training.server_answer import answer_tokens
 from texts import CORPUS
 
 SMALL = DistillSettings(max_new_tokens=12, batch_size=3)

@@ -13,15 +13,15 @@ from typing import Any
 
 from rich.console import Console
 
+from phrasedraft.corpus.answer_progress import AnswerProgress
+from phrasedraft.corpus.block_file import Block, BlockFile
+from phrasedraft.corpus.distill import Answerer, DistillSettings, Question, local_answerer, recipe_of
+from phrasedraft.corpus.prompts import Message, PromptFile, read_prompts
+from phrasedraft.corpus.template import TemplateSettings, encode_messages, has_template
 from phrasedraft.errors import DataError, OptionError, PromptError
 from phrasedraft.phrases.spelling import special_ids
 from phrasedraft.target import TransformersTarget
 from phrasedraft.target.fingerprint import DatedTemplate
-from phrasedraft.training.answer_progress import AnswerProgress
-from phrasedraft.training.block_file import Block, BlockFile
-from phrasedraft.training.distill import Answerer, DistillSettings, Question, local_answerer, recipe_of
-from phrasedraft.training.prompts import Message, PromptFile, read_prompts
-from phrasedraft.training.template import TemplateSettings, encode_messages, has_template
 
 MARKERS = ("Zebra crossing", "7 of them", "(so far)", "how it works")
 """Beginnings of a user's turn with nothing in common: what their renderings share is the template's own."""

@@ -9,13 +9,13 @@ from rich.console import Console
 from answering import ending_target, lines_of, quiet, with_template
 from completions import Completions, served
 from phrasedraft import Choice
+from phrasedraft.corpus.distill import DistillSettings, distill, seed_of
+from phrasedraft.corpus.endpoint import Endpoint, EndpointSettings
+from phrasedraft.corpus.prompts import read_prompts
+from phrasedraft.corpus.self_prompts import SelfPromptSettings, make_prompts, user_turn
+from phrasedraft.corpus.template import TemplateSettings
 from phrasedraft.errors import DataError, OptionError, PromptError
 from phrasedraft.target.batching import answer_batch
-from phrasedraft.training.distill import DistillSettings, distill, seed_of
-from phrasedraft.training.endpoint import Endpoint, EndpointSettings
-from phrasedraft.training.prompts import read_prompts
-from phrasedraft.training.self_prompts import SelfPromptSettings, make_prompts, user_turn
-from phrasedraft.training.template import TemplateSettings
 from texts import prefix_space_tokenizer
 
 TODAY = date(2026, 1, 2)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
+from phrasedraft.corpus.prompts import Message, TrainingPrompt
 from phrasedraft.errors import OptionError, PromptError
 from phrasedraft.target import TransformersTarget, fingerprint
 from phrasedraft.target.fingerprint import PROBE_DATE, DatedTemplate
-from phrasedraft.training.prompts import Message, TrainingPrompt
 
 
 @dataclass(frozen=True, kw_only=True)

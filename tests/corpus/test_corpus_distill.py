@@ -16,12 +16,12 @@ from transformers import PreTrainedTokenizerFast
 import kit
 from answering import QUESTIONS, ending_target, lines_of, question_file, quiet, with_template, write_jsonl
 from phrasedraft import Choice, Stopping
+from phrasedraft.corpus.answers import Answer, is_held_out, read_corpora
+from phrasedraft.corpus.block_file import read_recipe
+from phrasedraft.corpus.distill import DistillSettings, distill, seed_of
+from phrasedraft.corpus.prompts import read_prompts
+from phrasedraft.corpus.template import TemplateSettings
 from phrasedraft.errors import DataError, OptionError, PromptError
-from phrasedraft.training.block_file import read_recipe
-from phrasedraft.training.corpus import Answer, is_held_out, read_corpora
-from phrasedraft.training.distill import DistillSettings, distill, seed_of
-from phrasedraft.training.prompts import read_prompts
-from phrasedraft.training.template import TemplateSettings
 
 SMALL = DistillSettings(max_new_tokens=12, batch_size=2)
 SAMPLED = DistillSettings(max_new_tokens=12, batch_size=2, temperature=1.0, top_p=0.9, top_k=40, seed=3)
@@ -292,8 +292,8 @@ from pathlib import Path
 import torch
 torch.set_num_threads(1)
 from phrasedraft import load_target
-from phrasedraft.training.distill import DistillSettings, distill
-from phrasedraft.training.prompts import read_prompts
+from phrasedraft.corpus.distill import DistillSettings, distill
+from phrasedraft.corpus.prompts import read_prompts
 target, prompts, path = sys.argv[1:]
 settings = DistillSettings(max_new_tokens=200, batch_size=4, temperature=1.0)
 distill(load_target(target), read_prompts(Path(prompts)), settings, Path(path))

@@ -5,9 +5,8 @@ from datetime import date
 import pytest
 
 from answering import ending_target, with_template, write_jsonl
-from phrasedraft.errors import DataError, OptionError, PromptError
-from phrasedraft.training.prompts import Message, TrainingPrompt, read_prompts
-from phrasedraft.training.template import (
+from phrasedraft.corpus.prompts import Message, TrainingPrompt, read_prompts
+from phrasedraft.corpus.template import (
     TemplateSettings,
     check_template,
     encode_prompt,
@@ -15,6 +14,7 @@ from phrasedraft.training.template import (
     has_template,
     template_fingerprint,
 )
+from phrasedraft.errors import DataError, OptionError, PromptError
 from texts import CHAT_TEMPLATE, END_OF_TURN
 
 TODAY = date(2026, 1, 2)

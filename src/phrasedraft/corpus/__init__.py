@@ -1,0 +1,1 @@
+"""Prompts and what the target answers to them: read, generated here or by a server, written block by block."""
