@@ -74,7 +74,7 @@ def test_a_wrong_line_of_a_prompt_file_is_named(run, llama):
     Path("mine.jsonl").write_text('{"id": "a", "turns": ["hello"]}\n{"id": "b"}\n')
     result = run("bench", "--target", llama, "--head", "none", "--prompts", "mine.jsonl", "-o", "out")
     assert result.exit_code == 2
-    assert "line 2 of prompt file `mine.jsonl`" in result.stderr
+    assert "`mine.jsonl` line 2: has none of `turns`" in result.stderr
     assert not Path("out").exists()
 
 
@@ -84,3 +84,28 @@ def test_node_counts_that_cannot_be_are_refused(run, llama, head):
         assert result.exit_code == 2
         assert f"`--nodes` is `{nodes}`" in result.stderr
     assert not Path("out").exists()
+
+
+def test_every_turn_of_a_conversation_is_answered_and_told_apart(answer_of, run, llama, head, bloom):
+    Path("mine.jsonl").write_text('{"id": "a", "turns": ["hello", "and you?"]}\n{"id": "b", "turns": ["you"]}\n')
+    found = answer_of("bench", "--target", llama, "--head", head, "--prompts", "mine.jsonl", *SHORT, "-o", "out")
+    lines = [json.loads(line) for line in Path("out/results.jsonl").read_text().splitlines()]
+    assert {(line["prompt_id"], line["turn"]) for line in lines} == {("a", 1), ("a#2", 2), ("b", 1)}
+    assert len(lines) == 3 * 4
+    for name in ("a", "a#2", "b"):
+        assert len({line["sha256"] for line in lines if line["prompt_id"] == name}) == 1
+    for method in found["methods"]:
+        assert method["exact_token_parity"] == method["num_prompts"] == 3
+    assert found["methods"][-1]["over_generate"]["num_prompts"] == 2
+    refused = run("bench", "--target", bloom, "--head", "none", "--prompts", "mine.jsonl", *SHORT, "-o", "other")
+    assert refused.exit_code == 2
+    assert "prompt `a` is a conversation" in refused.stderr
+    assert not Path("other").exists()
+
+
+def test_turns_beyond_the_context_are_left_out_and_the_report_says_so(run, llama):
+    Path("mine.jsonl").write_text(json.dumps({"id": "a", "turns": ["hello", "x" * 1100]}) + "\n")
+    result = run("bench", "--target", llama, "--head", "none", "--prompts", "mine.jsonl", *SHORT, "-o", "out")
+    assert result.exit_code == 0
+    assert "a#2: left out for plain loop, the conversation fills the target's context of 1024 tokens" in result.stderr
+    assert "a#2: left out for generate()" in Path("out/report.md").read_text()

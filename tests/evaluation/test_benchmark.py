@@ -6,10 +6,18 @@ import kit
 from phrasedraft import Decoder, DecodingStats, FinishReason
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmark, warm_up
+from phrasedraft.evaluation.dialogue import Dialogue
 from phrasedraft.evaluation.methods import GENERATE, PLAIN, Answer, Drafting, TransformersGenerate
 from phrasedraft.evaluation.report import draft_rows, summarize, tables, write_report
 
-PROMPTS = {"a": [5, 17, 3, 44, 9], "b": [7, 7, 1], "c": [9, 2, 4, 4]}
+TOKENS = {"a": [5, 17, 3, 44, 9], "b": [7, 7, 1], "c": [9, 2, 4, 4]}
+
+
+def asked_once(name: str, tokens: list[int]) -> Dialogue:
+    return Dialogue(answer_ids=(name,), tokens=lambda answers: tokens)
+
+
+PROMPTS = [asked_once(name, tokens) for name, tokens in TOKENS.items()]
 SETTINGS = {"target": "tiny"}
 
 
@@ -43,7 +51,7 @@ def test_methods_alternate_prompt_by_prompt_in_an_order_drawn_from_the_seed(tmp_
     def order(seed: int, folder: str) -> list:
         log: list = []
         methods = [Recording(name, log) for name in "xyz"]
-        prompts = {str(index): [index] for index in range(12)}
+        prompts = [asked_once(str(index), [index]) for index in range(12)]
         run_benchmark(prompts, methods, ResultsFolder(tmp_path / folder, {}), max_new_tokens=3, seed=seed)
         return log
 
@@ -126,3 +134,76 @@ def test_the_report_shows_the_tables_and_where_they_come_from(tmp_path):
     for header, rows in tables(summaries):
         assert all(f"| {' | '.join(row)} |" in text for row in (header, *rows))
     assert len(draft_rows(summaries)) == 2
+
+
+class Echo:
+    """Answers with the length of its prompt, so that a text shows what the method was asked."""
+
+    def __init__(self, name: str, extra: int = 0) -> None:
+        self.name, self.extra, self.asked = name, extra, []
+
+    def answer(self, prompt, max_new_tokens) -> Answer:
+        self.asked.append(list(prompt))
+        tokens = (len(prompt), self.extra)
+        return Answer(tokens=tokens, finish_reason=FinishReason.LENGTH, seconds=1.0, stats=None)
+
+
+def asked_again(name: str, num_turns: int, *, room: int = 1000) -> Dialogue:
+    """Every turn asks with one 7, behind all answers so far."""
+
+    def tokens(answers):
+        prompt = [token for answer in answers for token in (7, *answer)]
+        return [*prompt, 7] if len(prompt) < room else None
+
+    return Dialogue(answer_ids=(name, *(f"{name}#{turn}" for turn in range(2, num_turns + 1))), tokens=tokens)
+
+
+def test_each_turn_follows_the_methods_own_earlier_answers_and_is_a_line_of_its_own(tmp_path):
+    methods = [Echo("x", extra=1), Echo("y", extra=2)]
+    results = run_benchmark([asked_again("a", 3)], methods, ResultsFolder(tmp_path, {}), max_new_tokens=9)
+    assert [(each.prompt_id, each.turn, each.method, each.tokens) for each in results] == [
+        ("a", 1, "x", [1, 1]), ("a", 1, "y", [1, 2]),
+        ("a#2", 2, "x", [4, 1]), ("a#2", 2, "y", [4, 2]),
+        ("a#3", 3, "x", [7, 1]), ("a#3", 3, "y", [7, 2]),
+    ]  # fmt: skip
+    assert methods[1].asked == [[7], [7, 1, 2, 7], [7, 1, 2, 7, 4, 2, 7]]
+    assert {each.conversation for each in results} == {"a"}
+
+
+def test_a_killed_conversation_goes_on_with_the_answers_it_has(tmp_path):
+    run_benchmark([asked_again("a", 3)], [Echo("x")], ResultsFolder(tmp_path, {}), max_new_tokens=9)
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:2]))
+    method = Echo("x")
+    results = run_benchmark([asked_again("a", 3)], [method], ResultsFolder(tmp_path, {}), max_new_tokens=9)
+    assert method.asked == [[7, 1, 0, 7, 4, 0, 7]]
+    assert len(results) == 3
+
+
+def test_turns_without_room_are_left_out(tmp_path):
+    prompts = [asked_again("a", 3, room=6), asked_again("b", 1)]
+    method = Echo("x")
+    results = run_benchmark(prompts, [method], ResultsFolder(tmp_path, {}), max_new_tokens=9)
+    assert [each.prompt_id for each in results] == ["a", "a#2", "b"]
+    assert len(method.asked) == 3
+
+
+def test_speed_ups_are_paired_over_conversations():
+    def answers(method: str, seconds: list[float]) -> list[Result]:
+        names = [("a", 1), ("a#2", 2), ("b", 1), ("c#2", 1)]
+        return [
+            result(name, method, [1, 2], each, turn=turn) for (name, turn), each in zip(names, seconds, strict=True)
+        ]
+
+    summaries = summarize([*answers(GENERATE, [2.0, 4.0, 2.0, 2.0]), *answers("phrase", [1.0, 2.0, 1.0, 1.0])])
+    assert summaries[1].num_prompts == 4
+    assert summaries[1].over_generate.ratio == 2.0
+    assert summaries[1].over_generate.num_prompts == 3
+
+
+def test_lines_from_before_there_were_turns_are_read(tmp_path):
+    run_benchmark(PROMPTS, [Recording("x", [])], ResultsFolder(tmp_path, SETTINGS), max_new_tokens=3)
+    path = tmp_path / "results.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({k: v for k, v in line.items() if k != "turn"}) + "\n" for line in lines))
+    assert [each.turn for each in ResultsFolder(tmp_path, SETTINGS).results.values()] == [1, 1, 1]

@@ -35,6 +35,7 @@ VERBS = {
     "trace": Verb("Write down the hidden states behind a target's answers."),
     "train": Verb("Train a head on phrases and traces that exist."),
     "replay": Verb("Show what a head would save on answers, without running the target again."),
+    "fertility": Verb("Count a target's tokens a word in six languages."),
 }
 
 

@@ -5,8 +5,9 @@ import resource
 import shlex
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from phrasedraft.cli.console import compact_table, data_console, note_console, print_json
-from phrasedraft.cli.loading import Loaded, encode_turn, load
+from phrasedraft.cli.loading import Loaded, load
 from phrasedraft.cli.options import TargetOptions
-from phrasedraft.decoding import first_divergence
+from phrasedraft.decoding import Decoder, first_divergence
+from phrasedraft.drafters import load_drafter
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmark, warm_up
+from phrasedraft.evaluation.dialogue import Dialogue, dialogue_of
 from phrasedraft.evaluation.methods import GENERATE, PLAIN, Drafting, Method, TransformersGenerate
 from phrasedraft.evaluation.plots import plot_speedups
 from phrasedraft.evaluation.prompts import load_prompts
@@ -37,6 +40,7 @@ class BenchOptions:
     prompts: str
     limit: int
     nodes: str
+    drafters: tuple[str, ...]
     max_new_tokens: int
     seed: int
     output: Path
@@ -60,21 +64,30 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
     """Run the benchmark and print its report; whether every text was identical where it has to be."""
     notes = note_console()
     node_counts = options.node_counts
+    drafters = {(name, nodes): load_drafter(name) for name in options.drafters for nodes in node_counts}
     prompts = load_prompts(options.prompts, options.limit)
     loaded = load(target_options)
-    encoded = {prompt.id: encode_turn(loaded.target, prompt.turns[0]) for prompt in prompts}
+    today = date.today()
+    dialogues = [dialogue_of(loaded.target, prompt, today) for prompt in prompts]
     methods: list[Method] = [TransformersGenerate(loaded.target), Drafting(loaded.plain_decoder(), PLAIN)]
     if loaded.head is not None:
         methods += [Drafting(loaded.decoder(nodes), f"phrase, {nodes} nodes") for nodes in node_counts]
-    folder = ResultsFolder(options.output, _identity(target_options, options, loaded))
-    missing = [
-        (prompt, each.name) for prompt in encoded for each in methods if (prompt, each.name) not in folder.results
+    methods += [
+        Drafting(Decoder(loaded.target, drafter, num_draft_tokens=nodes), f"{name}, {nodes} nodes")
+        for (name, nodes), drafter in drafters.items()  # one each, so that no method learns from another
     ]
-    warm_up_seconds = warm_up(next(iter(encoded.values())), methods) if missing else 0.0
-    notes.print(f"warm-up took {warm_up_seconds:.1f} s and does not count; {len(missing)} answers to measure")
-    results = _run(encoded, methods, folder, options, notes)
+    folder = ResultsFolder(options.output, _identity(target_options, options, loaded))
+    keys = _keys(dialogues, methods)
+    num_missing = sum(key not in folder.results for key in keys)
+    warm_up_seconds = warm_up(dialogues[0].tokens([]) or [], methods) if num_missing else 0.0
+    notes.print(f"warm-up took {warm_up_seconds:.1f} s and does not count; {num_missing} answers to measure")
+    results = _run(dialogues, methods, folder, options, notes)
     summaries = summarize(results)
-    remarks = [*_load_remarks(results), *_difference_remarks(loaded, encoded, summaries, results)]
+    remarks = [
+        *_load_remarks(results),
+        *_left_out_remarks(keys, results, loaded.target.context_limit),
+        *_difference_remarks(loaded, dialogues, summaries, results),
+    ]
     facts = {
         "command": shlex.join(["phrasedraft", *sys.argv[1:]]),
         **asdict(target_options),
@@ -121,27 +134,27 @@ def _weights_digest(loaded: Loaded) -> str:
 
 
 def _run(
-    encoded: Mapping[str, Sequence[int]],
+    dialogues: Sequence[Dialogue],
     methods: Sequence[Method],
     folder: ResultsFolder,
     options: BenchOptions,
     notes: Console,
 ) -> list[Result]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    total = len(encoded) * len(methods)
-    done = sum((prompt, method.name) in folder.results for prompt in encoded for method in methods)
+    keys = _keys(dialogues, methods)
+    done = sum(key in folder.results for key in keys)
     shows = notes.is_terminal
     with Progress(
         *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=notes, disable=not shows, auto_refresh=False
     ) as progress:
-        task = progress.add_task("answers", total=total, completed=done, rate="")
+        task = progress.add_task("answers", total=len(keys), completed=done, rate="")
 
         def show(result: Result) -> None:  # drawn between two answers only, so that drawing is never measured
             progress.update(task, advance=1, rate=f"{len(result.tokens) / result.seconds:.1f} tokens/s")
             progress.refresh()
 
         return run_benchmark(
-            encoded,
+            dialogues,
             methods,
             folder,
             max_new_tokens=options.max_new_tokens,
@@ -163,17 +176,46 @@ def _load_remarks(results: Sequence[Result]) -> list[str]:
     ]
 
 
+def _keys(dialogues: Sequence[Dialogue], methods: Sequence[Method]) -> list[tuple[str, str]]:
+    """Every answer there is to be, as results are kept: by its id and the method's name."""
+    return [(answer_id, each.name) for dialogue in dialogues for answer_id in dialogue.answer_ids for each in methods]
+
+
+def _left_out_remarks(
+    keys: Sequence[tuple[str, str]], results: Sequence[Result], context_limit: int | None
+) -> list[str]:
+    """The turns that were not answered."""
+    answered = {(result.prompt_id, result.method) for result in results}
+    return [
+        f"{answer_id}: left out for {method}, the conversation fills the target's context of {context_limit} tokens"
+        for answer_id, method in keys
+        if (answer_id, method) not in answered
+    ]
+
+
 def _difference_remarks(
-    loaded: Loaded, encoded: Mapping[str, Sequence[int]], summaries: Sequence[Summary], results: Sequence[Result]
+    loaded: Loaded, dialogues: Sequence[Dialogue], summaries: Sequence[Summary], results: Sequence[Result]
 ) -> list[str]:
     """For each text that is not the one of generate(): where they part and how close the target's choice was."""
     by_key = {(result.prompt_id, result.method): result for result in results}
+    places = {name: (each, turn) for each in dialogues for turn, name in enumerate(each.answer_ids)}
     remarks = []
     for summary in summaries:
         for difference in summary.differences:
             mine = by_key[difference.prompt_id, summary.method]
             theirs = by_key[difference.prompt_id, GENERATE]
-            parting = first_divergence(loaded.target, encoded[difference.prompt_id], theirs.tokens, mine.tokens)
+            dialogue, turn = places[difference.prompt_id]
+            earlier, own_earlier = (
+                [by_key[name, method].tokens for name in dialogue.answer_ids[:turn]]
+                for method in (GENERATE, summary.method)
+            )
+            if earlier != own_earlier:
+                remarks.append(
+                    f"{difference.prompt_id}: {summary.method} and {GENERATE} go on from different earlier answers"
+                )
+                continue
+            prompt = dialogue.tokens(earlier) or []
+            parting = first_divergence(loaded.target, prompt, theirs.tokens, mine.tokens)
             what = (
                 f"part at token {parting.position}, top-2 gap {parting.top_two_gap:.2e}"
                 if parting is not None

@@ -13,10 +13,11 @@ from phrasedraft.cli.console import compact_table, data_console, note_console, p
 from phrasedraft.cli.drafted_text import DraftedText
 from phrasedraft.cli.loading import Loaded, encode_turn, load
 from phrasedraft.cli.options import TargetOptions
+from phrasedraft.corpus.prompts import TrainingPrompt
 from phrasedraft.decoding import DecodingStats, first_divergence
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.methods import Answer, Drafting, TransformersGenerate
-from phrasedraft.evaluation.prompts import EvaluationPrompt, load_prompts
+from phrasedraft.evaluation.prompts import load_prompts
 from phrasedraft.evaluation.statistics import SpeedUp, Timing, paired_speedup
 
 NUM_WARM_UP_TOKENS = 16
@@ -26,7 +27,7 @@ NUM_WARM_UP_TOKENS = 16
 class Pair:
     """Both answers to one prompt."""
 
-    prompt: EvaluationPrompt
+    prompt: TrainingPrompt
     tokens: Sequence[int]
     generated: Answer
     drafted: Answer
@@ -58,7 +59,7 @@ def compare(options: TargetOptions, *, num_prompts: int, nodes: int, max_new_tok
     shown = None if as_json else DraftedText(console)
     method = Drafting(loaded.decoder(nodes), "phrase drafting", show=shown.write if shown else None)
     baseline = TransformersGenerate(loaded.target)
-    warm_up = encode_turn(loaded.target, prompts[0].turns[0])
+    warm_up = encode_turn(loaded.target, prompts[0].opening[-1].content)
     for warmed in (baseline, Drafting(loaded.decoder(nodes), "warm-up")):
         warmed.answer(warm_up, NUM_WARM_UP_TOKENS)
     if shown:
@@ -84,14 +85,14 @@ def compare(options: TargetOptions, *, num_prompts: int, nodes: int, max_new_tok
 
 def _answer_both(
     loaded: Loaded,
-    prompt: EvaluationPrompt,
+    prompt: TrainingPrompt,
     baseline: TransformersGenerate,
     method: Drafting,
     max_new_tokens: int,
     *,
     drafts_first: bool,
 ) -> Pair:
-    tokens = encode_turn(loaded.target, prompt.turns[0])
+    tokens = encode_turn(loaded.target, prompt.opening[-1].content)
     if drafts_first:
         drafted = method.answer(tokens, max_new_tokens)
         generated = baseline.answer(tokens, max_new_tokens)
@@ -147,8 +148,8 @@ def _report(
     }
 
 
-def _show_question(console: Console, prompt: EvaluationPrompt) -> None:
-    console.print(f"[bold]{escape(prompt.id)}[/] [dim]{escape(prompt.turns[0])}[/]")
+def _show_question(console: Console, prompt: TrainingPrompt) -> None:
+    console.print(f"[bold]{escape(prompt.id)}[/] [dim]{escape(prompt.opening[-1].content)}[/]")
 
 
 def _show_pair(console: Console, pair: Pair) -> None:

@@ -11,7 +11,13 @@ from phrasedraft.cli.options import AsJson, LoadOptions, with_option_groups
 @with_option_groups
 def replay(
     load: LoadOptions,
-    head: Annotated[str, typer.Argument(help="The folder of a head, or the name of a shipped one: `smollm2-135m`.")],
+    head: Annotated[
+        str,
+        typer.Argument(
+            help="The folder of a head, the name of a shipped one (`smollm2-135m`), `prompt-lookup` or "
+            "`suffix-automaton`."
+        ),
+    ],
     prompts: Annotated[
         list[str] | None,
         typer.Option(

@@ -2,22 +2,24 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.resources import as_file, files
 from pathlib import Path
 
+import torch
+from jaxtyping import Float
 from rich.console import Console
 from rich.markup import escape
+from torch import Tensor
 
 from phrasedraft.corpus.answers import Answer, Corpus, is_held_out, read_corpora
 from phrasedraft.corpus.distill import DistillSettings, distill
 from phrasedraft.corpus.prompts import read_prompts
 from phrasedraft.corpus.template import TemplateSettings
-from phrasedraft.drafters import PhraseHead
+from phrasedraft.drafters import Drafter, PhraseHead
+from phrasedraft.drafters.head_config import TrainedTemplate
 from phrasedraft.errors import DataError
-from phrasedraft.evaluation.prompts import BUNDLED
+from phrasedraft.evaluation.prompts import prompt_path
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.target import TransformersTarget
 from phrasedraft.training.traces import check_traces, collect_traces, read_traces
@@ -39,12 +41,12 @@ class AnswerSet:
 
 
 def read_sets(
-    paths: Sequence[Path], head: PhraseHead, *, limit: int | None, trained_on: bool, notes: Console
+    paths: Sequence[Path], drafter: Drafter, *, limit: int | None, trained_on: bool, notes: Console
 ) -> list[AnswerSet]:
-    """The first `limit` answers of each corpus; of one the head was trained on only those it did not see."""
+    """The first `limit` answers of each corpus; of one a head was trained on only those it did not see."""
     sets = []
     for corpus in read_corpora(paths):
-        answers = corpus.answers if trained_on else _unseen(corpus, head, notes)
+        answers = corpus.answers if trained_on else _unseen(corpus, drafter, notes)
         sets.append(
             AnswerSet(
                 name=corpus.name,
@@ -56,9 +58,11 @@ def read_sets(
     return sets
 
 
-def _unseen(corpus: Corpus, head: PhraseHead, notes: Console) -> Sequence[Answer]:
-    """The answers the head was not trained on, as far as its provenance tells."""
-    provenance = head.config.provenance
+def _unseen(corpus: Corpus, drafter: Drafter, notes: Console) -> Sequence[Answer]:
+    """The answers a head was not trained on, as far as its provenance tells; all for a drafter that was not trained."""
+    if not isinstance(drafter, PhraseHead):
+        return corpus.answers
+    provenance = drafter.config.provenance
     if corpus.sha256 not in {part.get("sha256") for part in provenance.get("data", [])}:
         return corpus.answers
     settings = provenance.get("settings", {})
@@ -87,7 +91,7 @@ def _unseen(corpus: Corpus, head: PhraseHead, notes: Console) -> Sequence[Answer
 
 def generate_set(
     source: str,
-    head: PhraseHead,
+    drafter: Drafter,
     target: TransformersTarget,
     *,
     limit: int | None,
@@ -96,12 +100,11 @@ def generate_set(
     notes: Console,
 ) -> AnswerSet:
     """The target's answers to the first `limit` prompts of a bundled set or a file, kept in `work`."""
-    with _prompt_path(source) as path:
+    with prompt_path(source) as path:
         prompts = read_prompts(path)
     prompts = replace(prompts, prompts=prompts.prompts[:limit])
-    template = TemplateSettings(
-        system_prompt=head.config.template.system_prompt, thinking=head.config.template.thinking
-    )
+    trained = drafter.config.template if isinstance(drafter, PhraseHead) else TrainedTemplate()
+    template = TemplateSettings(system_prompt=trained.system_prompt, thinking=trained.thinking)
     settings = DistillSettings(max_new_tokens=max_new_tokens, template=template)
     identity = [prompts.sha256, limit, max_new_tokens, template.system_prompt, template.thinking, _target_key(target)]
     folder = work / f"{prompts.name}-{_digest(identity)}"
@@ -110,19 +113,13 @@ def generate_set(
     return AnswerSet(name=corpus.name, sha256=corpus.sha256, max_new_tokens=max_new_tokens, answers=corpus.answers)
 
 
-@contextmanager
-def _prompt_path(source: str) -> Iterator[Path]:
-    if source in BUNDLED:
-        with as_file(files("phrasedraft.evaluation").joinpath("data", f"{source}.jsonl")) as path:
-            yield path
-    else:
-        yield Path(source)
-
-
 def record(
-    answers: AnswerSet, head: PhraseHead, target: TransformersTarget, work: Path, notes: Console
+    answers: AnswerSet, drafter: Drafter, target: TransformersTarget, work: Path, notes: Console
 ) -> list[RecordedAnswer]:
-    """The answers with the target's hidden states, which are kept in `work` and checked before they are used."""
+    """The answers with the target's hidden states, which are kept in `work` and checked before they are used.
+
+    For a drafter that reads none the target is not run at all.
+    """
     vocab_size = target.identity.vocab_size
     for answer in answers.answers:
         if max(max(answer.prompt), max(answer.response)) >= vocab_size:
@@ -131,23 +128,30 @@ def record(
                 f"not have (it has {vocab_size})",
                 hint="give answers of the target itself",
             )
-    identity = [answers.sha256, [answer.id for answer in answers.answers], head.features.layers, _target_key(target)]
+    if not drafter.features.layers:
+        return [
+            _recorded(answer, torch.zeros((len(answer.response), 0)), answers, target) for answer in answers.answers
+        ]
+    identity = [answers.sha256, [answer.id for answer in answers.answers], drafter.features.layers, _target_key(target)]
     folder = work / f"{answers.name}-{_digest(identity)}"
-    collect_traces(target, answers.answers, head.features, folder, console=notes)
-    traces = read_traces(folder, answers.answers, head.features.layers)
+    collect_traces(target, answers.answers, drafter.features, folder, console=notes)
+    traces = read_traces(folder, answers.answers, drafter.features.layers)
     try:
-        check_traces(target, traces, head.features)
+        check_traces(target, traces, drafter.features)
     except DataError as error:
         raise DataError(str(error), hint=f"delete `{folder}`, or give another `--work`") from error
-    return [
-        RecordedAnswer(
-            prompt=trace.answer.prompt,
-            tokens=trace.tokens,
-            hidden=trace.hidden,
-            max_new_tokens=_room(trace.answer, answers.max_new_tokens, target.context_limit),
-        )
-        for trace in traces
-    ]
+    return [_recorded(trace.answer, trace.hidden, answers, target) for trace in traces]
+
+
+def _recorded(
+    answer: Answer, hidden: Float[Tensor, "row feature"], answers: AnswerSet, target: TransformersTarget
+) -> RecordedAnswer:
+    return RecordedAnswer(
+        prompt=answer.prompt,
+        tokens=answer.response,
+        hidden=hidden,
+        max_new_tokens=_room(answer, answers.max_new_tokens, target.context_limit),
+    )
 
 
 def _room(answer: Answer, max_new_tokens: int, context_limit: int | None) -> int:

@@ -12,12 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phrasedraft.cli.console import data_console, note_console, print_json
 from phrasedraft.cli.loading import load_target_quietly
-from phrasedraft.cli.options import LoadOptions
+from phrasedraft.cli.options import DEFAULT_TARGET, LoadOptions
 from phrasedraft.cli.replay_tables import show_replay
 from phrasedraft.cli.replayed_answers import AnswerSet, generate_set, read_sets, record
-from phrasedraft.drafters import PhraseHead, load_head
+from phrasedraft.drafters import Drafter, PhraseHead, load_drafter, load_head
+from phrasedraft.drafters.loading import TRAINING_FREE
 from phrasedraft.errors import OptionError, TargetError
-from phrasedraft.evaluation.replay import RecordedAnswer
+from phrasedraft.evaluation.replay import RecordedAnswer, refuse_observer
 from phrasedraft.evaluation.replay_plots import plot_replay, require_matplotlib
 from phrasedraft.evaluation.replay_sets import NodeCountReport, ReplaySettings, replay_sets
 from phrasedraft.phrases.pieces import TokenPieces
@@ -63,25 +64,26 @@ class ReplayOptions:
 
 
 def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> None:
-    """Replay a head and print the account; nothing is loaded before the options are known to be right."""
+    """Replay a drafter and print the account; nothing is loaded before the options are known to be right."""
     settings = options.settings
     notes = note_console()
     if options.plots is not None:
         require_matplotlib()
     if options.max_new_tokens is not None and not options.prompts:
         warnings.warn("`--max-new-tokens` has no effect on a corpus, whose answers are there", stacklevel=1)
-    head = load_head(options.head)
+    drafter = load_drafter(options.head) if options.head in TRAINING_FREE else load_head(options.head)
+    refuse_observer(drafter)
     work = options.work or cache_folder() / "replay"
-    given = read_sets(options.corpora, head, limit=options.limit, trained_on=options.trained_on, notes=notes)
-    target = _load(load, options, head)
-    head.check(target.identity)
-    sets = _unique([*given, *_generate(options, head, target, work, notes)])
-    recorded = {name: record(answers, head, target, work, notes) for name, answers in sets.items()}
+    given = read_sets(options.corpora, drafter, limit=options.limit, trained_on=options.trained_on, notes=notes)
+    target = _load(load, options, drafter)
+    drafter.check(target.identity)
+    sets = _unique([*given, *_generate(options, drafter, target, work, notes)])
+    recorded = {name: record(answers, drafter, target, work, notes) for name, answers in sets.items()}
     if target.support is not Support.TREE:
         settings = replace(settings, chain_only=True)
         notes.print(escape(f"drafts are replayed as one path: {'; '.join(target.notes)}"), soft_wrap=True)
     started = time.perf_counter()
-    reports = _replay(head, recorded, settings, target, notes)
+    reports = _replay(drafter, recorded, settings, target, notes)
     seconds = time.perf_counter() - started
     drawn = plot_replay(options.plots, reports) if options.plots is not None else []
     for path in drawn:
@@ -91,7 +93,7 @@ def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> 
             {
                 "head": options.head,
                 "target": target.identity.name,
-                "temperature": head.config.temperature,
+                "temperature": drafter.config.temperature if isinstance(drafter, PhraseHead) else None,
                 "seconds": round(seconds, 2),
                 "sets": {name: _facts(answers) for name, answers in sets.items()},
                 "nodes": {str(report.num_nodes): report.as_dict() for report in reports},
@@ -102,9 +104,10 @@ def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> 
     show_replay(data_console(), reports)
 
 
-def _load(load: LoadOptions, options: ReplayOptions, head: PhraseHead) -> TransformersTarget:
+def _load(load: LoadOptions, options: ReplayOptions, drafter: Drafter) -> TransformersTarget:
+    named = drafter.config.target_name if isinstance(drafter, PhraseHead) else DEFAULT_TARGET
     try:
-        return load_target_quietly(options.target or head.config.target_name, load)
+        return load_target_quietly(options.target or named, load)
     except TargetError as error:
         if options.target is not None:
             raise
@@ -114,12 +117,12 @@ def _load(load: LoadOptions, options: ReplayOptions, head: PhraseHead) -> Transf
 
 
 def _generate(
-    options: ReplayOptions, head: PhraseHead, target: TransformersTarget, work: Path, notes: Console
+    options: ReplayOptions, drafter: Drafter, target: TransformersTarget, work: Path, notes: Console
 ) -> list[AnswerSet]:
     return [
         generate_set(
             source,
-            head,
+            drafter,
             target,
             limit=options.limit,
             max_new_tokens=options.max_new_tokens or MAX_NEW_TOKENS,
@@ -143,7 +146,7 @@ def _unique(sets: Sequence[AnswerSet]) -> dict[str, AnswerSet]:
 
 
 def _replay(
-    head: PhraseHead,
+    drafter: Drafter,
     recorded: Mapping[str, Sequence[RecordedAnswer]],
     settings: ReplaySettings,
     target: TransformersTarget,
@@ -166,7 +169,7 @@ def _replay(
             rate = num_passes / max(time.perf_counter() - started, 1e-9)
             progress.update(task, advance=1, rate=f"{rate:,.0f} passes/s")
 
-        return replay_sets(head, recorded, settings, target.embed, pieces, on_answer=show)
+        return replay_sets(drafter, recorded, settings, target.embed, pieces, on_answer=show)
 
 
 def _facts(answers: AnswerSet) -> dict[str, str | int]:

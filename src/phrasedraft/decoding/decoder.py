@@ -18,7 +18,7 @@ from phrasedraft.decoding.stopping import Stopping
 from phrasedraft.decoding.text_stream import TextStream
 from phrasedraft.decoding.walk import walk
 from phrasedraft.decoding.watch import AcceptanceWatch
-from phrasedraft.drafters.protocol import DraftBudget, Drafter
+from phrasedraft.drafters.protocol import DraftBudget, Drafter, Observer
 from phrasedraft.errors import OptionError, PhraseDraftError
 from phrasedraft.target.model import TransformersTarget
 from phrasedraft.target.protocol import Support, TargetSequence
@@ -50,6 +50,7 @@ class Decoder:
         self.target = target
         self.drafter = drafter
         self.num_draft_tokens = num_draft_tokens
+        self.observe = drafter.observe if num_draft_tokens and isinstance(drafter, Observer) else None
         self.watch = AcceptanceWatch(drafter.name)
         if num_draft_tokens and target.support is Support.NOTHING:
             warnings.warn(
@@ -180,6 +181,8 @@ class Stream:
             checked = sequence.verify(tree)
             checked.logits[0, 0].item()  # an accelerator works behind our back until something is read from it
             verified = clock()
+            if self._decoder.observe is not None:
+                self._decoder.observe(state, tree, checked.logits)
             verification = walk(tree, run.chooser(checked.logits), run.commit)
             walked = clock()
             sequence.keep(verification.path)

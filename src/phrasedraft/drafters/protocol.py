@@ -65,3 +65,18 @@ class Drafter(Protocol):
     def update(self, state: Any, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
         """Learn what one pass committed (accepted tokens, then the bonus token) and the rows that produced them."""
         ...
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """A drafter that also learns from the logits of every node. Optional: the loop calls `observe` where there is one.
+
+    A replay has no logits, so it refuses such a drafter.
+    """
+
+    def observe(self, state: Any, tree: DraftTree, logits: Float[Tensor, "node vocab"]) -> None:
+        """Learn from a verified tree: row i is what the target makes of node i, before any processor, right or not.
+
+        Called before the tree is walked; `update` follows, unless the text has ended. Neither may change the logits.
+        """
+        ...

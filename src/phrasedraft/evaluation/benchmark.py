@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from phrasedraft.errors import DataError, OptionError
+from phrasedraft.evaluation.dialogue import Dialogue
 from phrasedraft.evaluation.methods import Answer, Method
 from phrasedraft.evaluation.statistics import Timing
 
@@ -21,7 +22,10 @@ NUM_WARM_UP_TOKENS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one method made of one prompt; one line of `results.jsonl`."""
+    """What one method made of one turn of a prompt; one line of `results.jsonl`.
+
+    `prompt_id` is the prompt's own id at its first turn, then `id#2`, `id#3`, ...
+    """
 
     prompt_id: str
     method: str
@@ -31,6 +35,12 @@ class Result:
     seconds: float
     load_average: float
     stats: dict[str, Any] | None
+    turn: int = 1
+
+    @property
+    def conversation(self) -> str:
+        """The id of the prompt itself, which all its turns share."""
+        return self.prompt_id.removesuffix(f"#{self.turn}") if self.turn > 1 else self.prompt_id
 
     @property
     def timing(self) -> Timing:
@@ -65,7 +75,7 @@ class ResultsFolder:
 
 
 def run_benchmark(
-    prompts: Mapping[str, Sequence[int]],
+    prompts: Sequence[Dialogue],
     methods: Sequence[Method],
     folder: ResultsFolder,
     *,
@@ -73,21 +83,30 @@ def run_benchmark(
     seed: int = 0,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> list[Result]:
-    """Every method's result for every prompt (ids by name); those that `folder` holds already are not measured again.
+    """Every method's result for every turn; those that `folder` holds already are not measured again.
 
-    Methods alternate: all of them answer a prompt before the next begins, in an order drawn for each prompt.
+    Methods alternate: all of them answer a turn before the next begins, in an order drawn for each turn. A method's
+    later turns follow its own earlier answers, and are left out where the target's context has no room for them.
     """
-    for prompt_id, tokens in prompts.items():
-        order = list(methods)
-        random.Random(f"{seed}:{prompt_id}").shuffle(order)
-        for method in order:
-            if (prompt_id, method.name) in folder.results:
-                continue
-            load_average = os.getloadavg()[0]
-            result = _result(prompt_id, method.name, method.answer(tokens, max_new_tokens), load_average)
-            folder.add(result)
-            on_result(result)
-    return [folder.results[prompt_id, method.name] for prompt_id in prompts for method in methods]
+    for prompt in prompts:
+        said: dict[str, list[list[int]]] = {method.name: [] for method in methods}
+        for turn, answer_id in enumerate(prompt.answer_ids, start=1):
+            order = [method for method in methods if len(said[method.name]) == turn - 1]
+            random.Random(f"{seed}:{answer_id}").shuffle(order)
+            for method in order:
+                result = folder.results.get((answer_id, method.name))
+                if result is None:
+                    tokens = prompt.tokens(said[method.name])
+                    if tokens is None:
+                        continue
+                    load_average = os.getloadavg()[0]
+                    answer = method.answer(tokens, max_new_tokens)
+                    result = _result(answer_id, turn, method.name, answer, load_average)
+                    folder.add(result)
+                    on_result(result)
+                said[method.name].append(result.tokens)
+    keys = [(answer_id, method.name) for prompt in prompts for answer_id in prompt.answer_ids for method in methods]
+    return [folder.results[key] for key in keys if key in folder.results]
 
 
 def warm_up(prompt: Sequence[int], methods: Iterable[Method]) -> float:
@@ -110,9 +129,10 @@ def first_difference(tokens_a: Sequence[int], tokens_b: Sequence[int]) -> int | 
     return None if len(tokens_a) == len(tokens_b) else min(len(tokens_a), len(tokens_b))
 
 
-def _result(prompt_id: str, method: str, answer: Answer, load_average: float) -> Result:
+def _result(prompt_id: str, turn: int, method: str, answer: Answer, load_average: float) -> Result:
     return Result(
         prompt_id=prompt_id,
+        turn=turn,
         method=method,
         tokens=list(answer.tokens),
         sha256=hashlib.sha256(json.dumps(answer.tokens).encode()).hexdigest(),

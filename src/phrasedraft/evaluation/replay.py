@@ -15,8 +15,8 @@ from torch import Tensor
 
 from phrasedraft.decoding.stats import DecodingStats
 from phrasedraft.decoding.walk import Verification, walk
-from phrasedraft.drafters.protocol import DraftBudget, Drafter, Embed
-from phrasedraft.errors import DataError
+from phrasedraft.drafters.protocol import DraftBudget, Drafter, Embed, Observer
+from phrasedraft.errors import DataError, OptionError
 from phrasedraft.tree.draft_tree import DraftTree
 
 
@@ -100,6 +100,15 @@ def replay_answer(drafter: Drafter, answer: RecordedAnswer, budget: DraftBudget,
     return ReplayedAnswer(num_tokens=len(answer.tokens), passes=tuple(passes))
 
 
+def refuse_observer(drafter: Drafter) -> None:
+    """Raise `OptionError` for a drafter that learns from the target's logits, which answers do not hold."""
+    if isinstance(drafter, Observer):
+        raise OptionError(
+            f"drafter `{drafter.name}` learns from the target's logits, which a replay does not have",
+            hint=f"measure it with `phrasedraft bench --drafter {drafter.name}`, or replay another drafter",
+        )
+
+
 @torch.inference_mode()
 def _replay_one(
     drafter: Drafter,
@@ -109,6 +118,7 @@ def _replay_one(
     note: Callable[[DraftTree, Verification, int], None],
 ) -> None:
     """Tell `note` of each pass and of the text's length before it; the answer's first token costs no pass."""
+    refuse_observer(drafter)
     text = list(answer.tokens[:1])
     state = drafter.begin(answer.prompt, text[0], answer.hidden[:1], embed)
     while (num_before := len(text)) < len(answer.tokens):

@@ -12,7 +12,7 @@ import torch
 from phrasedraft.decoding import DecodingStats
 from phrasedraft.evaluation.benchmark import Result, first_difference
 from phrasedraft.evaluation.methods import GENERATE, PLAIN
-from phrasedraft.evaluation.statistics import SpeedUp, paired_speedup
+from phrasedraft.evaluation.statistics import SpeedUp, Timing, paired_speedup
 
 VERSIONS = ("phrasedraft", "torch", "transformers", "numpy", "scipy")
 _COUNTERS = frozenset(field.name for field in fields(DecodingStats))
@@ -28,7 +28,10 @@ class Difference:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """One method over all prompts. Speed-ups are None against itself and where there is nothing to compare with."""
+    """One method over all prompts. Speed-ups are None against itself and where there is nothing to compare with.
+
+    `num_prompts` counts answers, one a turn. Speed-ups are paired over conversations, whose turns are not independent.
+    """
 
     method: str
     num_prompts: int
@@ -116,7 +119,18 @@ def _total_stats(results: Sequence[Result]) -> DecodingStats | None:
 def _speedup(baseline: Sequence[Result] | None, mine: Sequence[Result]) -> SpeedUp | None:
     if baseline is None or baseline is mine:
         return None
-    return paired_speedup([result.timing for result in baseline], [result.timing for result in mine])
+    return paired_speedup(_timings(baseline), _timings(mine))
+
+
+def _timings(results: Sequence[Result]) -> list[Timing]:
+    """What each conversation took, all its turns together."""
+    turns: dict[str, list[Timing]] = {}
+    for result in results:
+        turns.setdefault(result.conversation, []).append(result.timing)
+    return [
+        Timing(seconds=sum(each.seconds for each in timings), num_tokens=sum(each.num_tokens for each in timings))
+        for timings in turns.values()
+    ]
 
 
 Row = tuple[str, ...]
