@@ -175,6 +175,21 @@ def test_a_target_without_a_tokenizer_is_refused(target, tmp_path):
         run(target, tmp_path)
 
 
+def test_answers_of_another_vocabulary_are_refused_before_anything_is_written(target, tmp_path):
+    path = write_corpus(tmp_path / "train.jsonl", [answer_of([3, 4, 900], name="foreign")])
+    with pytest.raises(DataError, match=r"holds token `900`, target `synthetic` has tokens 0 to 63"):
+        fit(
+            target,
+            [path],
+            tmp_path / "head",
+            SETTINGS,
+            work=tmp_path / "work",
+            command="fit",
+            console=Console(file=io.StringIO()),
+        )
+    assert not (tmp_path / "work").exists()
+
+
 def test_too_few_answers_to_hold_some_out_are_refused(target, tmp_path):
     with pytest.raises(DataError, match="held out"):
         run(target, tmp_path, settings=with_overrides(SETTINGS, ["replay.held_out_share=0.000001"]))

@@ -8,7 +8,7 @@ import typer
 from phrasedraft.cli.console import note_console, print_json
 from phrasedraft.cli.loading import load_target_quietly
 from phrasedraft.cli.options import AsJson, LoadOptions
-from phrasedraft.corpus.answers import read_corpora
+from phrasedraft.corpus.answers import check_tokens, read_corpora
 from phrasedraft.errors import OptionError
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.training.guards import check_served
@@ -41,6 +41,7 @@ def trace(
     host = load_target_quietly(target, LoadOptions(dtype=dtype, device=device))
     lines: list[dict[str, Any]] = []
     for part in corpora:
+        check_tokens(part, host.identity.vocab_size, host.identity.name)
         folder = output / part.name
         collect_traces(host, part.answers, features, folder, console=note_console())
         found = read_traces(folder, part.answers, features.layers)

@@ -127,6 +127,18 @@ def _refuse_duplicates(answers: Sequence[Answer]) -> None:
         seen.add(answer.id)
 
 
+def check_tokens(corpus: Corpus, vocab_size: int, target: str) -> None:
+    """Refuse answers that hold tokens the target does not have."""
+    for answer in corpus.answers:
+        highest = max(*answer.prompt, *answer.response)
+        if highest >= vocab_size:
+            raise DataError(
+                f"answer `{answer.id}` of `{corpus.name}` holds token `{highest}`, target `{target}` has tokens 0 to "
+                f"{vocab_size - 1}",
+                hint="these are answers of a target with another vocabulary; generate them with `phrasedraft distill`",
+            )
+
+
 def is_held_out(answer: Answer, share: float, seed: int) -> bool:
     """Whether an answer belongs to the `share` held out; its id and `seed` alone decide, so the side never changes.
 

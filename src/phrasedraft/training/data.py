@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from phrasedraft.corpus.answers import Corpus, is_held_out, read_corpora
+from phrasedraft.corpus.answers import Corpus, check_tokens, is_held_out, read_corpora
 from phrasedraft.errors import DataError
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.target.features import FeatureSpec
@@ -47,6 +47,7 @@ def trace_corpora(
     """The traced answers of each file; those already in `traces/<file name>` are checked and used again."""
     data = []
     for corpus in read_corpora(paths):
+        check_tokens(corpus, target.identity.vocab_size, target.identity.name)
         folder = traces / corpus.name
         collect_traces(target, corpus.answers, features, folder, console=console)
         found = read_traces(folder, corpus.answers, features.layers)

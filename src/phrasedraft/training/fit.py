@@ -21,7 +21,7 @@ from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.replay import replay
 from phrasedraft.phrases import PhraseVocabulary, Tokenizer, TokenPieces, VocabularySettings, mine
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.target.protocol import Target, TargetIdentity
+from phrasedraft.target.protocol import Target
 from phrasedraft.training.calibration import calibrate
 from phrasedraft.training.card import write_card
 from phrasedraft.training.checkpoint import finish_checkpoint, run_key
@@ -42,11 +42,6 @@ CHECKPOINT = "checkpoint.pt"
 @runtime_checkable
 class FitTarget(FeatureSource, Protocol):
     """What `fit` needs of the target."""
-
-    @property
-    def identity(self) -> TargetIdentity:
-        """What the head will know it by."""
-        ...
 
     @property
     def eos_token_ids(self) -> frozenset[int]:

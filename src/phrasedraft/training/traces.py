@@ -17,6 +17,7 @@ from torch import Tensor
 from phrasedraft.corpus.answers import Answer
 from phrasedraft.errors import DataError
 from phrasedraft.target.features import FeatureSpec
+from phrasedraft.target.protocol import TargetIdentity
 from phrasedraft.training.rows import StoredRows
 from phrasedraft.training.shards import ELSEWHERE, PATTERN, is_whole, open_shard, shard_path, write_shard
 
@@ -28,6 +29,11 @@ MAX_DIFFERENCE = 0.05
 @runtime_checkable
 class FeatureSource(Protocol):
     """A target whose hidden states can be read for whole texts at once."""
+
+    @property
+    def identity(self) -> TargetIdentity:
+        """What it is known by."""
+        ...
 
     @property
     def device(self) -> torch.device:
