@@ -14,11 +14,12 @@ process = psutil.Process()
 gc.collect()
 before = process.memory_info().rss
 head = load_head("smollm2-135m")
-state = head.begin([1, 2], 5, torch.randn(2, 576), lambda tokens: torch.randn(len(tokens), 576))
+width = 576 * len(head.features.layers)
+state = head.begin([1, 2], 5, torch.randn(2, width), lambda tokens: torch.randn(len(tokens), 576))
 with torch.inference_mode():
     for _ in range(100):
         tree = head.propose(state, DraftBudget(num_draft_tokens=46, max_depth=60))
-        head.update(state, [7], torch.randn(1, 576))
+        head.update(state, [7], torch.randn(1, width))
 gc.collect()
 assert tree.num_draft_tokens == 46
 print((process.memory_info().rss - before) / 1e6)
