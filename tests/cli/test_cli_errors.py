@@ -155,9 +155,14 @@ def test_a_device_that_is_not_there(run, llama):
         refused(result, f"`device` is `{device}`", "hint: ")
 
 
-@pytest.mark.parametrize("verb", ["generate", "fit"])
+@pytest.mark.parametrize("verb", ["generate", "distill", "mine", "trace", "train", "replay"])
 def test_a_verb_without_its_argument(run, verb):
     result = run(verb)
     assert result.exit_code == 2
     assert "Missing argument" in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_fit_without_a_target_or_anything_to_learn_from(run, llama):
+    refused(run("fit"), "the recipe names no target", "hint: ")
+    refused(run("fit", llama, "-o", "head"), "the recipe names no prompts and no answers", "hint: ")

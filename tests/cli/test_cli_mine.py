@@ -47,7 +47,7 @@ def test_json_says_what_is_in_the_file(answer_of, llama, corpus, tmp_path, metho
 def test_the_file_says_how_it_was_made(run, llama, corpus, tmp_path):
     run("mine", llama, "--corpus", corpus, "-o", "p.safetensors", *SETTINGS)
     provenance = PhraseVocabulary.provenance(tmp_path / "p.safetensors")
-    assert provenance["command"].startswith("phrasedraft ")
+    assert provenance["command"].startswith("phrasedraft")
     assert provenance["target"] == llama
     assert json.loads(provenance["settings"])["num_phrases"] == 60
     assert [part["name"] for part in json.loads(provenance["data"])] == ["answers"]

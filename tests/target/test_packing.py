@@ -6,7 +6,7 @@ from torch import nn
 
 import zoo
 from kit import PROMPT, RandomTreeDrafter, greedy_answer, plain
-from phrasedraft import Choice, Decoder, Stopping, TransformersTarget
+from phrasedraft import Choice, Decoder, FeatureSpec, Stopping, TransformersTarget
 
 STOPPING = Stopping(max_new_tokens=20)
 
@@ -28,6 +28,16 @@ def test_packed_and_unpacked_linears_give_the_same_text(family):
         assert decoder.generate(PROMPT, stopping=STOPPING).tokens == answer
     choice = Choice(temperature=1.3, seed=9)
     assert plain(packed, choice, STOPPING).tokens == plain(unpacked, choice, STOPPING).tokens
+
+
+def test_a_model_that_was_asked_for_hidden_states_before_is_packed_and_gives_the_same_ones():
+    model, tokens = zoo.build_model("llama"), torch.tensor([[5, 9, 3]])
+    with torch.inference_mode():
+        expected = model(tokens, output_hidden_states=True).hidden_states[-2]
+    target = TransformersTarget(model)
+    assert is_packed(target)
+    rows = target.hidden_rows(tokens, torch.ones_like(tokens), FeatureSpec(layers=(-2,)))
+    torch.testing.assert_close(rows, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_the_users_model_keeps_its_linears_and_shares_its_weights():

@@ -17,10 +17,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 MAIN = "from phrasedraft.cli import main; main()"
 NUM_KILLS = {"corpus": 4, "traces": 3, "training": 3}
 SETTINGS = [
-    "distill.max_new_tokens=48",
+    "distill.max_new_tokens=32",
     "distill.batch_size=16",
-    "training.num_epochs=30",
-    "training.batch_size=32",
+    "training.num_epochs=24",
+    "training.batch_size=128",
     "training.trunk_width=64",
     "training.checkpoint_steps=20",
     "vocabulary.num_phrases=300",
@@ -65,7 +65,7 @@ class Command:
         before, process = self.sign_of(stage), self.begin()
         while process.poll() is None and self.sign_of(stage) == before:
             time.sleep(0.01)
-        time.sleep(draw.uniform(0, 0.4))
+        time.sleep(draw.uniform(0, 0.2))
         process.send_signal(signal.SIGKILL)
         process.communicate()
         return process.returncode == -signal.SIGKILL
@@ -86,6 +86,6 @@ def test_ten_kills_in_every_stage_give_the_same_head_bit_for_bit(tmp_path):
     whole.finish()
     draw, killed = random.Random(7), Command(tmp_path / "killed", target, prompts)
     kills = [killed.kill_in(stage, draw) for stage, count in NUM_KILLS.items() for _ in range(count)]
-    assert sum(kills) >= 8  # the last ones may come when all is done
+    assert sum(kills) >= 9  # the last one may come when all is done
     killed.finish()
     assert head_of(killed) == head_of(whole)

@@ -78,13 +78,22 @@ def _why_not(model: PreTrainedModel) -> str:
         return "only float32 weights are packed"
     if getattr(model, "peft_config", None) or getattr(model, "_hf_peft_config_loaded", False):
         return "adapters can be switched at any time; merge them to have the linears packed"
-    if any(
-        module._forward_hooks or module._forward_pre_hooks or hasattr(module, "_hf_hook") for module in model.modules()
-    ):
+    if any(_is_hooked(module) for module in model.modules()):
         return "the target carries forward hooks"
     if not any(type(module) is nn.Linear for module in model.modules()):
         return "the target has no plain linear layers"
     return "" if _op_works() else "this build of torch has no packed linear"
+
+
+def _is_hooked(module: nn.Module) -> bool:
+    """Whether something of the user's runs with the module; transformers leaves hooks of its own behind.
+
+    It installs them for good when hidden states are first asked for; they only read, and work in a copy as well.
+    """
+    hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+    return hasattr(module, "_hf_hook") or any(
+        not str(getattr(hook, "__module__", "")).startswith("transformers.utils.output_capturing") for hook in hooks
+    )
 
 
 @torch.inference_mode()
