@@ -6,7 +6,9 @@ copy; the model the user gave stays as it is. The packed weights take as much me
 """
 
 import copy
+import inspect
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -91,9 +93,12 @@ def _is_hooked(module: nn.Module) -> bool:
     It installs them for good when hidden states are first asked for; they only read, and work in a copy as well.
     """
     hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
-    return hasattr(module, "_hf_hook") or any(
-        not str(getattr(hook, "__module__", "")).startswith("transformers.utils.output_capturing") for hook in hooks
-    )
+    return hasattr(module, "_hf_hook") or not all(_is_of_transformers(hook) for hook in hooks)
+
+
+def _is_of_transformers(hook: Any) -> bool:
+    home = inspect.getmodule(hook)
+    return home is not None and home.__name__ == "transformers.utils.output_capturing"
 
 
 @torch.inference_mode()
