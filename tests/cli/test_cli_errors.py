@@ -166,3 +166,11 @@ def test_a_verb_without_its_argument(run, verb):
 def test_fit_without_a_target_or_anything_to_learn_from(run, llama):
     refused(run("fit"), "the recipe names no target", "hint: ")
     refused(run("fit", llama, "-o", "head"), "the recipe names no prompts and no answers", "hint: ")
+
+
+def test_fit_into_a_file_is_refused_before_the_target_answers(run, llama, tmp_path):
+    (tmp_path / "questions.jsonl").write_text('{"prompt": "hello"}')
+    (tmp_path / "head").write_text("mine")
+    refused(run("fit", llama, "--prompts", "questions.jsonl", "-o", "head"), "`head` is a file", "hint: ")
+    assert (tmp_path / "head").read_text() == "mine"
+    assert not (tmp_path / "head.work").exists()

@@ -85,6 +85,8 @@ def fit(
     `work` keeps traces, phrases and checkpoints between runs: the same call after a kill goes on and gives the same
     head, bit for bit on the same machine.
     """
+    if output.exists() and not output.is_dir():
+        raise OptionError(f"`{output}` is a file, a head is a folder", hint="give another `--output`")
     console = console or Console(stderr=True)
     stages = stages or Stages()
     features = FeatureSpec(layers=settings.traces.layers)

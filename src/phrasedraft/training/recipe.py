@@ -55,6 +55,9 @@ class Recipe:
             )
         if not self.output:
             raise OptionError("the recipe names no folder for the head", hint="`-o my-head`, or `output = ...`")
+        for place in (Path(self.output), self.work_folder):
+            if place.exists() and not place.is_dir():
+                raise OptionError(f"`{place}` is a file, it must be a folder", hint="give another `--output`")
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
