@@ -1,5 +1,7 @@
 """Packed linears give the same text, follow the weights, and leave the user's model alone."""
 
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -7,6 +9,7 @@ from torch import nn
 import zoo
 from kit import PROMPT, RandomTreeDrafter, greedy_answer, plain
 from phrasedraft import Choice, Decoder, FeatureSpec, Stopping, TransformersTarget
+from phrasedraft.target.packing import PackedLinear, choose_kernel
 
 STOPPING = Stopping(max_new_tokens=20)
 
@@ -101,3 +104,33 @@ def test_a_model_made_in_inference_mode_can_be_a_target():
         frozen.load_state_dict(model.state_dict())
     target = TransformersTarget(frozen)
     assert plain(target, stopping=STOPPING).tokens == greedy_answer("llama", 20)
+
+
+class TimedLinear(PackedLinear):
+    """A packed linear one of whose kernels is slow."""
+
+    def __init__(self, slow: bool) -> None:
+        super().__init__(nn.Linear(8, 8))
+        self._slow = slow
+
+    def forward(self, rows):
+        if self.packs_one_row is self._slow:
+            time.sleep(0.003)
+        return super().forward(rows)
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_one_row_takes_the_kernel_that_is_faster_here(slow):
+    linears = [TimedLinear(slow) for _ in range(3)]
+    choose_kernel(linears)
+    assert {linear.packs_one_row for linear in linears} == {not slow}
+
+
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_either_kernel_gives_one_row_the_same_product(is_packed):
+    linear = nn.Linear(48, 32)
+    packed, row = PackedLinear(linear), torch.randn(1, 1, 48)
+    packed.packs_one_row = is_packed
+    with torch.inference_mode():
+        torch.testing.assert_close(packed(row), linear(row), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(packed(row.expand(1, 4, 48)), linear(row.expand(1, 4, 48)), atol=1e-5, rtol=1e-5)

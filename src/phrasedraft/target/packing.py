@@ -3,19 +3,31 @@
 The default kernel repacks a weight on every call, which costs more than the product itself at few rows (docs/log.md
 has the curve). `packed_view` returns a second set of modules over the same parameters whose linears hold a packed
 copy; the model the user gave stays as it is. The packed weights take as much memory again as the linears.
+
+For a single row it depends on the processor which kernel is faster, so that is measured once when a model is packed.
 """
 
 import copy
 import inspect
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from phrasedraft.target.quantised import is_quantized
+
+TIMED_BYTES = 256 << 20
+"""How much weight is read to find the faster kernel for one row: more than caches hold, and done in a moment."""
+TIMED_ROUNDS = 3
+CLEARLY_FASTER = 0.95
+"""The default kernel is taken for one row where it takes less than this share of the packed one's time."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +40,22 @@ class PackedView:
 
 
 class PackedLinear(nn.Module):
-    """A linear layer over a weight in oneDNN's own layout; inference only."""
+    """A linear layer over a weight in oneDNN's own layout; inference only.
+
+    With `packs_one_row` off, a single row is multiplied with the weight as the model has it.
+    """
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias  # shared with the model, for code that reads them
         self.packed_weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
+        self.packs_one_row = True
 
     def forward(self, rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch output"]:
         """The product with the weight, plus the bias."""
+        if not self.packs_one_row and rows.numel() == self.in_features:
+            return F.linear(rows, self.weight, self.bias)
         return torch.ops.mkldnn._linear_pointwise(rows, self.packed_weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
 
 
@@ -54,7 +72,29 @@ def packed_view(model: PreTrainedModel, *, wanted: bool = True) -> PackedView:
                 setattr(parent, name, PackedLinear(child))
     if not _agree(view.eval(), model):
         return PackedView(model, "the packed linears do not reproduce this model", stamp(model))
+    choose_kernel([module for module in view.modules() if isinstance(module, PackedLinear)])
     return PackedView(view, "", stamp(model))
+
+
+@torch.inference_mode()
+def choose_kernel(linears: Sequence[PackedLinear]) -> None:
+    """Set `packs_one_row` of all by what is faster on this machine, both kernels timed in turn; the best round counts.
+
+    Some of the linears are timed where there are many: `TIMED_BYTES` of weight at most, one linear at least.
+    """
+    ends = accumulate(linear.weight.nbytes for linear in linears)
+    timed = linears[: max(1, sum(end <= TIMED_BYTES for end in ends))]
+    rows = [torch.ones(1, linear.in_features, dtype=linear.weight.dtype) for linear in timed]
+    best = {True: float("inf"), False: float("inf")}
+    for _ in range(TIMED_ROUNDS):
+        for is_packed in best:
+            started = time.perf_counter()
+            for linear, row in zip(timed, rows, strict=True):
+                linear.packs_one_row = is_packed
+                linear(row)
+            best[is_packed] = min(best[is_packed], time.perf_counter() - started)
+    for linear in linears:
+        linear.packs_one_row = best[False] > CLEARLY_FASTER * best[True]
 
 
 def stamp(model: PreTrainedModel) -> tuple[int, ...]:
