@@ -16,9 +16,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 MAIN = "from phrasedraft.cli import main; main()"
 NUM_KILLS = {"corpus": 4, "traces": 3, "training": 3}
+STAGES = list(NUM_KILLS)
 SETTINGS = [
     "distill.max_new_tokens=32",
-    "distill.batch_size=16",
+    "distill.batch_size=32",
     "training.num_epochs=24",
     "training.batch_size=128",
     "training.trunk_width=64",
@@ -51,24 +52,31 @@ class Command:
         assert process.returncode == 0, output
         return output
 
-    def sign_of(self, stage: str) -> object:
-        """Something that changes while a stage makes progress."""
+    def progress(self) -> dict[str, object]:
+        """Something for each stage that changes while the stage makes progress."""
         work = self.folder / "head.work"
-        if stage == "corpus":
-            return sum(path.stat().st_size for path in work.glob("corpus/*.jsonl"))
-        if stage == "traces":
-            return len([*work.glob("traces/*/*")])
-        return (work / "checkpoint.pt").stat().st_mtime_ns if (work / "checkpoint.pt").exists() else 0
+        checkpoint = work / "checkpoint.pt"
+        return {
+            "corpus": sum(path.stat().st_size for path in work.glob("corpus/*.jsonl")),
+            "traces": len([*work.glob("traces/*/shard-*.safetensors")]),
+            "training": checkpoint.stat().st_mtime_ns if checkpoint.exists() else 0,
+        }
 
-    def kill_in(self, stage: str, draw: random.Random) -> bool:
-        """Begin, wait until the stage makes progress and a little longer, kill; False where it was over before."""
-        before, process = self.sign_of(stage), self.begin()
-        while process.poll() is None and self.sign_of(stage) == before:
-            time.sleep(0.01)
-        time.sleep(draw.uniform(0, 0.2))
+    def kill_in(self, stage: str, draw: random.Random) -> str:
+        """Begin, wait until the stage (or a later one, where it is over) makes progress, and a little longer, and kill.
+
+        The stage that was killed: the last one that had made progress; empty where all was over before.
+        """
+        later = STAGES[STAGES.index(stage) :]
+        before, process = self.progress(), self.begin()
+        while process.poll() is None and all(self.progress()[name] == before[name] for name in later):
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0, 0.05))
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        return process.returncode == -signal.SIGKILL
+        if process.returncode != -signal.SIGKILL:
+            return ""
+        return next(name for name in reversed(STAGES) if self.progress()[name])
 
 
 def head_of(command: Command) -> dict[str, bytes]:
@@ -81,11 +89,12 @@ def test_ten_kills_in_every_stage_give_the_same_head_bit_for_bit(tmp_path):
         save_target(tmp_path / "target", "llama", max_position_embeddings=1024),
         tmp_path / "questions.jsonl",
     )
-    prompts.write_text("".join(json.dumps({"prompt": f"question {number}"}) + "\n" for number in range(300)))
+    prompts.write_text("".join(json.dumps({"prompt": f"question {number}"}) + "\n" for number in range(640)))
     whole = Command(tmp_path / "whole", target, prompts)
     whole.finish()
     draw, killed = random.Random(7), Command(tmp_path / "killed", target, prompts)
     kills = [killed.kill_in(stage, draw) for stage, count in NUM_KILLS.items() for _ in range(count)]
-    assert sum(kills) >= 9  # the last one may come when all is done
+    assert "" not in kills  # every command was still at work when it was killed
+    assert set(kills) == set(STAGES)
     killed.finish()
     assert head_of(killed) == head_of(whole)
