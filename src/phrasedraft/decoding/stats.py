@@ -1,6 +1,7 @@
 """What a generation cost and what its drafts gave, under the names vLLM uses."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from phrasedraft.decoding.walk import Verification
@@ -83,3 +84,8 @@ class DecodingStats:
         """Every count, time and ratio, ready for JSON."""
         ratios = ("mean_acceptance_length", "acceptance_rate", "landing", "banked", "decode_seconds", "outside_share")
         return {**vars(self), **{name: getattr(self, name) for name in ratios}}
+
+    @classmethod
+    def from_dict(cls, line: Mapping[str, Any]) -> "DecodingStats":
+        """The counts and seconds in what `as_dict` gave; ratios follow from them."""
+        return cls(**{each.name: line[each.name] for each in fields(cls)})
