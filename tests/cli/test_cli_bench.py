@@ -1,31 +1,48 @@
+"""`phrasedraft bench` on tiny targets, from the command line to the files it writes."""
+
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
-from phrasedraft.evaluation.report import DRAFT_HEADER, TIME_HEADER
+import pytest
+
+from phrasedraft.evaluation.bench.result import GENERATE, LOOKUP, PLAIN
+from phrasedraft.evaluation.bench.table import read_results
 
 SHORT = ("--limit", "2", "--nodes", "4,8", "--max-new-tokens", "12")
+BASELINES = [GENERATE, LOOKUP, PLAIN]
+MAIN = "from phrasedraft.cli import main; main()"
+
+
+def lines_of(folder: str = "out") -> list[dict]:
+    return [json.loads(line) for line in Path(folder, "results.jsonl").read_text().splitlines()]
+
+
+def methods_of(found: dict) -> list[str]:
+    return [each["method"] for each in found["summaries"]]
 
 
 def test_every_method_answers_every_prompt_and_the_report_is_written(run, llama, head):
     result = run("bench", "--target", llama, "--head", head, *SHORT, "-o", "out")
     assert result.exit_code == 0
-    lines = [json.loads(line) for line in Path("out/results.jsonl").read_text().splitlines()]
-    assert len(lines) == 2 * 4
-    assert len({line["sha256"] for line in lines if line["prompt_id"] == "gsm8k-test-0"}) == 1
+    lines = lines_of()
+    assert len(lines) == 2 * 5
+    assert len({line["sha256"] for line in lines if line["answer_id"] == "gsm8k-test-0"}) == 1
     report = Path("out/report.md").read_text()
-    for name in (
-        *DRAFT_HEADER,
-        *TIME_HEADER,
-        "generate()",
-        "plain loop",
-        "phrase, 8 nodes",
-        "warm-up",
-        "load average",
-        "versions",
-    ):
+    for name in (*BASELINES, "phrase-head, 8 nodes", "warm-up", "landing", "banked", "versions", "speedup.png"):
         assert name in report
-    assert "phrase, 4 nodes" in result.stdout
+    assert "phrase-head, 4 nodes" in result.stdout
     assert "warm-up took" in result.stderr
+    results, provenance = read_results(Path("out"))
+    assert [each.tokens for each in results if each.method == GENERATE] == [
+        line["tokens"] for line in lines if line["method"] == GENERATE
+    ]
+    assert provenance.drafters["phrase-head"]["parameters"] > 0
+    assert {time["num_draft_tokens"] for time in provenance.costs["float32"]["times"]} >= {0, 4, 8, 46}
+    assert [line["text"] for line in provenance.fertility][:2] == ["english", "german"]
 
 
 def test_finished_answers_are_not_measured_again(run, answer_of, llama, head):
@@ -35,22 +52,105 @@ def test_finished_answers_are_not_measured_again(run, answer_of, llama, head):
     whole = results.read_text()
     results.write_text(whole[:-40])  # killed while the last line was being written
     again = run(*arguments)
-    assert "1 answers to measure" in again.stderr
+    assert "\n1 answers to measure" in again.stderr
     lines = results.read_text().splitlines()
     assert lines[:-1] == whole.splitlines()[:-1]
     assert json.loads(lines[-1])["tokens"] == json.loads(whole.splitlines()[-1])["tokens"]
-    assert [method["method"] for method in first["methods"]][:2] == ["generate()", "plain loop"]
+    assert methods_of(first)[:3] == BASELINES
+
+
+def test_a_benchmark_that_is_terminated_keeps_what_it_has_and_goes_on(llama):
+    arguments = [sys.executable, "-c", MAIN, "bench", "--target", llama, "--head", "none", "--limit", "40"]
+    arguments += ["--max-new-tokens", "16", "-o", "out"]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        while not Path("out/results.jsonl").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate()
+    assert process.returncode == 130
+    assert errors.splitlines()[-1] == "interrupted"
+    kept = len(lines_of())
+    assert 0 < kept < 120
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert f"{120 - kept} answers to measure" in done.stderr
 
 
 def test_json_holds_every_figure(answer_of, llama, head):
     found = answer_of("bench", "--target", llama, "--head", head, *SHORT, "-o", "out")
-    drafted = found["methods"][-1]
-    assert drafted["exact_token_parity"] == drafted["same_finish_reason"] == drafted["num_prompts"] == 2
+    drafted = found["summaries"][-1]
+    assert drafted["num_identical"] == drafted["num_same_finish_reason"] == drafted["num_answers"] == 2
     assert drafted["stats"]["num_drafts"] > 0
-    assert set(drafted["over_generate"]) == {"ratio", "low", "high", "num_prompts"}
     assert drafted["over_plain"]["ratio"] > 0
-    assert found["facts"]["peak resident MB"] > 0
-    assert found["facts"]["versions"]["torch"]
+    assert drafted["peak_megabytes"] > 10
+    assert sum(drafted["phase_shares"].values()) == pytest.approx(1)
+    assert found["facts"]["machine"]["versions"]["torch"]
+    assert found["differences"] == []
+
+
+def test_several_sets_drafters_dtypes_and_batch_sizes_in_one_run(answer_of, llama, head):
+    found = answer_of(
+        *("bench", "--target", llama, "--head", head, "--prompts", "gsm8k_test", "--prompts", "mt_bench"),
+        *("--drafter", "suffix-automaton@2,4", "--drafter", "token-recycling", "--drafter-limit", "1", "--twice"),
+        *("--dtype", "float32,bfloat16", "--batch-sizes", "1,2", "--limit", "2", "--nodes", "3"),
+        *("--max-new-tokens", "8", "-o", "out", "--paper"),
+    )
+    methods = [*BASELINES, "plain loop, again", "phrase-head, 3 nodes", "suffix-automaton, 2 nodes"]
+    methods += ["suffix-automaton, 4 nodes", "token-recycling, 3 nodes"]
+    conditions = {(each["prompt_set"], each["dtype"], each["batch_size"]) for each in found["summaries"]}
+    assert len(conditions) == 3 * 2 * 2
+    for condition in conditions:
+        rows = [s for s in found["summaries"] if (s["prompt_set"], s["dtype"], s["batch_size"]) == condition]
+        assert {each["method"] for each in rows} == set(methods)
+        if condition[1] == "float32":
+            assert all(each["num_identical"] == each["num_compared"] for each in rows)
+    by_method = {each["method"]: each for each in found["summaries"] if each["prompt_set"] == "mt_bench"}
+    assert by_method[GENERATE]["num_answers"] == 4
+    assert by_method["token-recycling, 3 nodes"]["num_answers"] in {2, 4}  # a batch is answered whole
+    assert "2.391" in Path("out/paper.md").read_text()
+
+
+def test_the_head_in_a_folder_is_a_drafter_too(answer_of, llama, head):
+    arguments = ("bench", "--target", llama, "--head", "none", "--limit", "2", "--max-new-tokens", "12")
+    found = answer_of(*arguments, "--drafter", f"{head}@4", "-o", "out")
+    name = Path(head).name
+    assert methods_of(found) == [*BASELINES, f"{name}, 4 nodes"]
+    assert found["summaries"][-1]["num_parameters"] > 0
+
+
+def test_a_report_is_built_again_from_the_parquet_alone(run, llama, head):
+    assert run("bench", "--target", llama, "--head", head, *SHORT, "-o", "out").exit_code == 0
+    report = Path("out/report.md").read_bytes()
+    for path in Path("out").iterdir():
+        if path.name != "results.parquet":
+            path.unlink()
+    result = run("bench", "--rebuild", "-o", "out")
+    assert result.exit_code == 0
+    assert Path("out/report.md").read_bytes() == report
+    assert Path("out/speedup.png").exists()
+
+
+def test_two_reports_are_compared_and_a_slower_one_fails(run, llama, head):
+    import pyarrow.parquet as pq
+
+    assert run("bench", "--target", llama, "--head", head, *SHORT, "-o", "out").exit_code == 0
+    same = run("bench", "--compare", "out", "out")
+    assert same.exit_code == 0
+    table = pq.read_table("out/results.parquet")
+    place = table.schema.get_field_index("seconds")
+    seconds = [
+        each * (2 if method == "phrase-head, 8 nodes" else 1)
+        for each, method in zip(table["seconds"].to_pylist(), table["method"].to_pylist(), strict=True)
+    ]
+    import pyarrow as pa
+
+    slower = table.set_column(place, table.schema.field(place), pa.array(seconds))
+    Path("slow").mkdir()
+    pq.write_table(slower, "slow/results.parquet")
+    worse = run("bench", "--compare", "out", "slow")
+    assert worse.exit_code == 1
+    assert "phrase-head, 8 nodes" in worse.output
+    assert run("bench", "--compare", "out", "slow", "--tolerance", "0.6").exit_code == 0
+    assert run("bench", "--compare", "slow", "out").exit_code == 0
 
 
 def test_a_folder_of_another_run_is_refused_and_left_alone(run, llama, head):
@@ -66,8 +166,9 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(run, llama, head):
 def test_own_prompts_are_read_from_a_file(answer_of, llama):
     Path("mine.jsonl").write_text('{"id": "a", "turns": ["hello"]}\n{"id": "b", "turns": ["you"]}\n')
     found = answer_of("bench", "--target", llama, "--head", "none", "--prompts", "mine.jsonl", *SHORT, "-o", "out")
-    assert [method["method"] for method in found["methods"]] == ["generate()", "plain loop"]
-    assert found["methods"][0]["num_prompts"] == 2
+    assert methods_of(found) == BASELINES
+    assert found["summaries"][0]["num_answers"] == 2
+    assert found["summaries"][0]["prompt_set"] == "mine"
 
 
 def test_a_wrong_line_of_a_prompt_file_is_named(run, llama):
@@ -78,25 +179,49 @@ def test_a_wrong_line_of_a_prompt_file_is_named(run, llama):
     assert not Path("out").exists()
 
 
-def test_node_counts_that_cannot_be_are_refused(run, llama, head):
-    for nodes in ("0", "4,x", "4,4", ""):
-        result = run("bench", "--target", llama, "--head", head, "--nodes", nodes, "-o", "out")
+@pytest.mark.parametrize("nodes", ["0", "4,x", "4,4", ","])
+def test_numbers_that_cannot_be_are_refused(run, llama, head, nodes):
+    arguments = ("bench", "--target", llama, "--head", head, "-o", "out")
+    for option, value in (("--nodes", nodes), ("--batch-sizes", nodes), ("--drafter", f"prompt-lookup@{nodes}")):
+        result = run(*arguments, option, value)
         assert result.exit_code == 2
-        assert f"`--nodes` is `{nodes}`" in result.stderr
+        assert f"`{option}` is `{nodes}`" in result.stderr
     assert not Path("out").exists()
+
+
+def test_drafters_that_cannot_be_are_refused(run, llama, head):
+    arguments = ("bench", "--target", llama, "--head", head, "-o", "out")
+    for drafters, words in (
+        (["nothing"], "the drafter is `nothing`, it may be `prompt-lookup`"),
+        (["prompt-lookup@4", "prompt-lookup@8"], "two drafters are called `prompt-lookup`"),
+    ):
+        result = run(*arguments, *(part for each in drafters for part in ("--drafter", each)))
+        assert result.exit_code == 2
+        assert words in result.stderr
+    assert not Path("out").exists()
+
+
+def test_sets_of_one_name_are_refused(run, llama):
+    Path("other").mkdir()
+    for path in (Path("mine.jsonl"), Path("other/mine.jsonl")):
+        path.write_text('{"prompt": "hello"}\n')
+    arguments = ("bench", "--target", llama, "--head", "none", "--prompts", "mine.jsonl")
+    result = run(*arguments, "--prompts", "other/mine.jsonl", "-o", "out")
+    assert result.exit_code == 2
+    assert "two prompt sets are called `mine`" in result.stderr
 
 
 def test_every_turn_of_a_conversation_is_answered_and_told_apart(answer_of, run, llama, head, bloom):
     Path("mine.jsonl").write_text('{"id": "a", "turns": ["hello", "and you?"]}\n{"id": "b", "turns": ["you"]}\n')
     found = answer_of("bench", "--target", llama, "--head", head, "--prompts", "mine.jsonl", *SHORT, "-o", "out")
-    lines = [json.loads(line) for line in Path("out/results.jsonl").read_text().splitlines()]
-    assert {(line["prompt_id"], line["turn"]) for line in lines} == {("a", 1), ("a#2", 2), ("b", 1)}
-    assert len(lines) == 3 * 4
+    lines = lines_of()
+    assert {(line["answer_id"], line["turn"]) for line in lines} == {("a", 1), ("a#2", 2), ("b", 1)}
+    assert len(lines) == 3 * 5
     for name in ("a", "a#2", "b"):
-        assert len({line["sha256"] for line in lines if line["prompt_id"] == name}) == 1
-    for method in found["methods"]:
-        assert method["exact_token_parity"] == method["num_prompts"] == 3
-    assert found["methods"][-1]["over_generate"]["num_prompts"] == 2
+        assert len({line["sha256"] for line in lines if line["answer_id"] == name}) == 1
+    for method in found["summaries"]:
+        assert method["num_identical"] == method["num_answers"] == 3
+    assert found["summaries"][-1]["over_generate"]["num_prompts"] == 2
     refused = run("bench", "--target", bloom, "--head", "none", "--prompts", "mine.jsonl", *SHORT, "-o", "other")
     assert refused.exit_code == 2
     assert "prompt `a` is a conversation" in refused.stderr

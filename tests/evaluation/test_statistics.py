@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
+from scipy.stats import bootstrap
 
-from phrasedraft.evaluation.statistics import Timing, paired_speedup
+from phrasedraft.evaluation.statistics import Timing, bootstrap_interval, paired_speedup
 
 
 def timings(seconds, tokens=100) -> list[Timing]:
@@ -52,3 +53,31 @@ def test_one_prompt_has_no_interval():
     found = paired_speedup(timings([3]), timings([2]))
     assert (found.ratio, found.low, found.high) == (1.5, None, None)
     assert str(found) == "1.50"
+
+
+def test_strata_keep_their_number_in_every_draw():
+    slow, fast = timings([2.0] * 12), timings([1.0] * 6 + [2.0] * 6)
+    loose = paired_speedup(slow, fast)
+    strict = paired_speedup(slow, fast, strata=["a"] * 6 + ["b"] * 6)
+    assert (strict.low, strict.high) == pytest.approx((4 / 3, 4 / 3))
+    assert loose.low < 1.25 < 1.4 < loose.high
+    assert strict.num_prompts == 12
+
+
+def test_strata_of_one_unit_each_leave_nothing_to_draw():
+    assert paired_speedup(timings([2, 2]), timings([1, 2]), strata=["a", "b"]).low is None
+
+
+def test_the_interval_is_that_of_scipys_percentile_bootstrap():
+    seconds = np.random.default_rng(3).uniform(1, 9, (40, 2))
+    mine = bootstrap_interval(seconds, lambda sums: sums[..., 0] / sums[..., 1])
+    theirs = bootstrap(
+        (seconds[:, 0], seconds[:, 1]),
+        lambda a, b, axis=-1: a.sum(axis) / b.sum(axis),
+        paired=True,
+        vectorized=True,
+        n_resamples=9999,
+        method="percentile",
+        random_state=np.random.default_rng(1),
+    ).confidence_interval
+    assert mine == pytest.approx((theirs.low, theirs.high), abs=0.01)

@@ -12,45 +12,90 @@ from phrasedraft.cli.options import AsJson, MaxNewTokens, TargetOptions, with_op
 def bench(
     target: TargetOptions,
     prompts: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
-            "--prompts", metavar="FILE", help="`gsm8k_test`, `math500`, `mt_bench`, `humaneval`, or a JSONL file."
+            "--prompts",
+            metavar="SET",
+            help="`gsm8k_test`, `math500`, `mt_bench`, `humaneval`, `all` of them, or a JSONL file; repeat it.",
         ),
-    ] = "gsm8k_test",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Take this many prompts.")] = 40,
-    nodes: Annotated[str, typer.Option("--nodes", "-n", help="Draft tokens a pass, comma-separated.")] = "4,8,16,46",
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Prompts of each set; 40 unless given.")] = None,
+    nodes: Annotated[str | None, typer.Option("--nodes", "-n", help="Draft tokens a pass; `4,8,16,46`.")] = None,
     drafter: Annotated[
         list[str] | None,
         typer.Option(
             "--drafter",
-            metavar="NAME",
-            help="Measure `prompt-lookup`, `suffix-automaton` or `token-recycling` too; repeat it for more.",
+            metavar="NAME[@NODES]",
+            help="Measure `prompt-lookup`, `suffix-automaton`, `token-recycling` or the head in a folder too; repeat "
+            "it for more.",
         ),
     ] = None,
+    drafter_limit: Annotated[
+        int | None,
+        typer.Option("--drafter-limit", min=1, help="Prompts of each set for these; all if not given."),
+    ] = None,
+    batch_sizes: Annotated[str, typer.Option("--batch-sizes", help="Prompts at once, comma-separated.")] = "1",
     max_new_tokens: MaxNewTokens = 256,
     seed: Annotated[int, typer.Option("--seed", help="Draws the order of the methods for each prompt.")] = 0,
+    twice: Annotated[
+        bool, typer.Option("--twice", help="Measure the plain loop a second time: how much is noise.")
+    ] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two prompts of each bundled set, 8 nodes: some minutes.")
+    ] = False,
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Also write paper.md: the paper's figures beside these, row by row.")
+    ] = False,
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Results go here; finished ones are not measured again.")
     ] = Path("bench"),
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Measure nothing; write the report anew from `-o`'s results.parquet.")
+    ] = False,
+    compare: Annotated[
+        tuple[Path, Path] | None,
+        typer.Option(
+            "--compare", metavar="BEFORE AFTER", help="Measure nothing; leave with 1 where AFTER is worse than BEFORE."
+        ),
+    ] = None,
+    tolerance: Annotated[
+        float, typer.Option("--tolerance", min=0, max=1, help="How much worse `--compare` lets a ratio be.")
+    ] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Compare generate(), our loop without drafts, and phrase drafting at several node counts; greedy and paired.
+    """Compare generate(), transformers' prompt lookup, our loop without drafts, and drafters; greedy and paired.
 
-    `--drafter` adds drafters that need no training. Every method answers a turn before the next one begins; later
-    turns follow its own answers. Writes results.jsonl, report.md and speedup.png. Run it with nothing else running.
-    Leaves with 1 if a float32 target gave a different text.
+    Every method answers a turn before the next one begins, in an order drawn for each; later turns follow its own
+    answers. `--dtype` may name several, comma-separated. Writes results.parquet, report.md and plots. Run it with
+    nothing else running. Leaves with 1 if a float32 target gave a different text.
 
     Example: phrasedraft bench --limit 2 --nodes 8 --max-new-tokens 32 -o bench-quick
     """
-    from phrasedraft.cli.benching import BenchOptions, bench_methods
+    if compare is not None:
+        from phrasedraft.cli.bench_show import show_comparison
+
+        if not show_comparison(*compare, tolerance, as_json=as_json):
+            raise typer.Exit(1)
+        return
+    if rebuild:
+        from phrasedraft.cli.bench_show import rebuild_report
+
+        rebuild_report(output, paper=paper, as_json=as_json)
+        return
+    from phrasedraft.cli.bench_options import ALL_SETS, QUICK_PROMPTS, BenchOptions
+    from phrasedraft.cli.benching import bench_methods
 
     options = BenchOptions(
-        prompts=prompts,
-        limit=limit,
-        nodes=nodes,
+        prompts=tuple(prompts or ((ALL_SETS,) if quick else ("gsm8k_test",))),
+        limit=limit or (QUICK_PROMPTS if quick else 40),
+        nodes=nodes or ("8" if quick else "4,8,16,46"),
         drafters=tuple(drafter or ()),
+        drafter_limit=drafter_limit,
+        batch_sizes=batch_sizes,
         max_new_tokens=max_new_tokens,
         seed=seed,
+        twice=twice,
+        paper=paper,
         output=output,
     )
     if not bench_methods(target, options, as_json=as_json):

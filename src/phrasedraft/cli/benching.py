@@ -1,238 +1,251 @@
 """What `phrasedraft bench` does: set up the methods, run them with progress, write and show the report."""
 
-import hashlib
-import resource
-import shlex
+import os
+import signal
 import statistics
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from datetime import date
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from phrasedraft.cli.console import compact_table, data_console, note_console, print_json
+from phrasedraft.budget.cost import NUM_NODES, measure_pass_cost
+from phrasedraft.cli.bench_entrants import Rival, entrants_of, rivals_of, weights_digest
+from phrasedraft.cli.bench_facts import fertility_lines, provenance_of
+from phrasedraft.cli.bench_options import BenchOptions
+from phrasedraft.cli.bench_show import finish
+from phrasedraft.cli.console import note_console
 from phrasedraft.cli.loading import Loaded, load
 from phrasedraft.cli.options import TargetOptions
-from phrasedraft.decoding import Decoder, first_divergence
-from phrasedraft.drafters import load_drafter
+from phrasedraft.corpus.prompts import TrainingPrompt
+from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
-from phrasedraft.evaluation.benchmark import Result, ResultsFolder, run_benchmark, warm_up
+from phrasedraft.evaluation.bench.crossover import crossovers
+from phrasedraft.evaluation.bench.differences import find_differences
+from phrasedraft.evaluation.bench.folder import ResultsFolder
+from phrasedraft.evaluation.bench.result import Difference, Result
+from phrasedraft.evaluation.bench.run import Conditions, Entrant, expected_keys, make_groups, run_benchmark, warm_up
+from phrasedraft.evaluation.bench.summary import summarize
 from phrasedraft.evaluation.dialogue import Dialogue, dialogue_of
-from phrasedraft.evaluation.methods import GENERATE, PLAIN, Drafting, Method, TransformersGenerate
-from phrasedraft.evaluation.plots import plot_speedups
-from phrasedraft.evaluation.prompts import load_prompts
-from phrasedraft.evaluation.report import Summary, environment, summarize, tables, write_report
+from phrasedraft.evaluation.prompts import BUNDLED, load_prompts
+from phrasedraft.phrases.pieces import TokenPieces
 
-BUSY_LOAD = 0.5
-"""A load average this far above the threads in use means that something else is running."""
+BUSY_CORES = 0.3
+"""Other programs that keep this much of a core busy disturb what is timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchOptions:
-    """What is measured, and where it goes."""
+class Measured:
+    """What came of one dtype."""
 
-    prompts: str
-    limit: int
-    nodes: str
-    drafters: tuple[str, ...]
-    max_new_tokens: int
-    seed: int
-    output: Path
-
-    @property
-    def node_counts(self) -> list[int]:
-        """The node counts asked for."""
-        try:
-            counts = [int(part) for part in self.nodes.split(",")]
-        except ValueError:
-            counts = []
-        if not counts or min(counts) < 1 or len(set(counts)) < len(counts):
-            raise OptionError(
-                f"`--nodes` is `{self.nodes}`, it may be different whole numbers of 1 or more: `4,8,16`",
-                hint="our loop without drafts is always measured too",
-            )
-        return counts
+    results: list[Result]
+    differences: list[Difference]
+    remarks: list[str]
+    rivals: list[Rival]
+    target_parameters: int
+    is_exact_dtype: bool
 
 
 def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_json: bool) -> bool:
     """Run the benchmark and print its report; whether every text was identical where it has to be."""
     notes = note_console()
-    node_counts = options.node_counts
-    drafters = {(name, nodes): load_drafter(name) for name in options.drafters for nodes in node_counts}
-    prompts = load_prompts(options.prompts, options.limit)
-    loaded = load(target_options)
-    today = date.today()
-    dialogues = [dialogue_of(loaded.target, prompt, today) for prompt in prompts]
-    methods: list[Method] = [TransformersGenerate(loaded.target), Drafting(loaded.plain_decoder(), PLAIN)]
-    if loaded.head is not None:
-        methods += [Drafting(loaded.decoder(nodes), f"phrase, {nodes} nodes") for nodes in node_counts]
-    methods += [
-        Drafting(Decoder(loaded.target, drafter, num_draft_tokens=nodes), f"{name}, {nodes} nodes")
-        for (name, nodes), drafter in drafters.items()  # one each, so that no method learns from another
-    ]
-    folder = ResultsFolder(options.output, _identity(target_options, options, loaded))
-    keys = _keys(dialogues, methods)
-    num_missing = sum(key not in folder.results for key in keys)
-    warm_up_seconds = warm_up(dialogues[0].tokens([]) or [], methods) if num_missing else 0.0
-    notes.print(f"warm-up took {warm_up_seconds:.1f} s and does not count; {num_missing} answers to measure")
-    results = _run(dialogues, methods, folder, options, notes)
-    summaries = summarize(results)
-    remarks = [
-        *_load_remarks(results),
-        *_left_out_remarks(keys, results, loaded.target.context_limit),
-        *_difference_remarks(loaded, dialogues, summaries, results),
-    ]
-    facts = {
-        "command": shlex.join(["phrasedraft", *sys.argv[1:]]),
-        **asdict(target_options),
-        "head": loaded.head_name,
-        **asdict(options),
-        "warm-up seconds": f"{warm_up_seconds:.1f}",
-        "load average while measuring": f"{_median_load(results):.2f}",
-        "peak resident MB": _peak_megabytes(),
-        **environment(),
-    }
-    write_report(options.output / "report.md", summaries, facts, remarks)
-    plot_speedups(options.output / "speedup.png", summaries)
-    for remark in remarks:
-        notes.print(escape(remark))
-    if as_json:
-        print_json(
-            {"methods": [each.as_dict() for each in summaries], "facts": {**facts, "output": str(options.output)}}
-        )
-    else:
-        _show(data_console(), summaries)
-    is_exact = all(each.exact_token_parity == each.num_prompts for each in summaries)
-    return is_exact or bool(loaded.target.model.dtype != torch.float32)
+    drafters = {spec.label: spec.load() for spec in options.specs}
+    sets = _read_sets(options)
+    started = datetime.now()
+    folder: ResultsFolder | None = None
+    measured = []
+    for dtype in target_options.dtype.split(","):
+        loaded = load(replace(target_options, dtype=dtype.strip()))
+        for drafter in drafters.values():
+            drafter.check(loaded.target.identity)
+        if folder is None:
+            folder = ResultsFolder(options.output, _identity(target_options, options, loaded))
+        measured.append(_measure(loaded, options, drafters, sets, folder, notes))
+    assert folder is not None
+    results = [result for each in measured for result in each.results]
+    differences = [difference for each in measured for difference in each.differences]
+    remarks = [remark for each in measured for remark in each.remarks]
+    provenance = provenance_of(
+        target_options,
+        options,
+        folder,
+        {rival.label: rival for each in measured for rival in each.rivals},
+        started=started,
+        target_parameters=measured[0].target_parameters,
+        differences=differences,
+        remarks=[*dict.fromkeys(remarks), *crossovers(summarize(results, differences))],
+    )
+    finish(options, results, provenance, notes, as_json=as_json)
+    different = {(each.prompt_set, each.answer_id, each.method, each.dtype) for each in provenance.differences}
+    exact = {each.results[0].dtype for each in measured if each.is_exact_dtype and each.results}
+    return not any(dtype in exact for *_, dtype in different)
+
+
+def _read_sets(options: BenchOptions) -> dict[str, tuple[TrainingPrompt, ...]]:
+    """The prompts of each set, by the name that tables use."""
+    sets: dict[str, tuple[TrainingPrompt, ...]] = {}
+    for source in options.sets:
+        name = source if source in BUNDLED else Path(source).name.removesuffix(".gz").removesuffix(".jsonl")
+        if name in sets:
+            raise OptionError(f"two prompt sets are called `{name}`", hint="rename one of the files")
+        sets[name] = load_prompts(source, options.limit)
+    return sets
 
 
 def _identity(target_options: TargetOptions, options: BenchOptions, loaded: Loaded) -> dict[str, Any]:
-    """What must be the same for results to belong to one run."""
+    """What must be the same for results to belong to one run; prompts, node counts and drafters may be added."""
     return {
-        **asdict(target_options),
+        **{name: value for name, value in asdict(target_options).items() if name != "dtype"},
         "head": loaded.head.vocabulary.fingerprint if loaded.head is not None else loaded.head_name,
-        "head_weights": _weights_digest(loaded),
-        "prompts": options.prompts,
+        "head_weights": weights_digest(loaded.head),
         "max_new_tokens": options.max_new_tokens,
+        "seed": options.seed,
         "torch_threads": torch.get_num_threads(),
     }
 
 
-def _weights_digest(loaded: Loaded) -> str:
-    if loaded.head is None:
-        return ""
-    digest = hashlib.sha256()
-    for tensor in loaded.head.scorer.state_dict().values():
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _run(
-    dialogues: Sequence[Dialogue],
-    methods: Sequence[Method],
-    folder: ResultsFolder,
+def _measure(
+    loaded: Loaded,
     options: BenchOptions,
+    drafters: Mapping[str, Drafter],
+    sets: Mapping[str, Sequence[TrainingPrompt]],
+    folder: ResultsFolder,
     notes: Console,
-) -> list[Result]:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    keys = _keys(dialogues, methods)
-    done = sum(key in folder.results for key in keys)
-    shows = notes.is_terminal
-    with Progress(
-        *columns, TimeElapsedColumn(), TimeRemainingColumn(), console=notes, disable=not shows, auto_refresh=False
-    ) as progress:
-        task = progress.add_task("answers", total=len(keys), completed=done, rate="")
+) -> Measured:
+    """All batch sizes of one target."""
+    target, today = loaded.target, date.today()
+    dtype = str(target.model.dtype).removeprefix("torch.")
+    dialogues = {name: [dialogue_of(target, each, today) for each in prompts] for name, prompts in sets.items()}
+    rivals = rivals_of(loaded, options, drafters)
+    for rival in rivals:
+        digest = rival.spec.digest() if rival.spec is not None else weights_digest(rival.drafter)
+        if folder.notes.setdefault("drafters", {}).get(rival.label, digest) != digest:
+            raise OptionError(
+                f"`{options.output}` holds results of another `{rival.label}`", hint="give another folder with `-o`"
+            )
+    entrants = entrants_of(loaded, rivals, options)
+    pieces = None
+    if target.tokenizer is not None:
+        pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
+    results: list[Result] = []
+    remarks: list[str] = []
+    for size in options.sizes:
+        conditions = Conditions(
+            dtype=dtype, batch_size=size, max_new_tokens=options.max_new_tokens, seed=options.seed, pieces=pieces
+        )
+        groups = make_groups(dialogues, size)
+        keys = expected_keys(groups, entrants, conditions)
+        if any(key not in folder.results for key in keys):
+            _prepare(loaded, rivals, entrants, dialogues, folder, dtype, notes)
+        with _bar(notes, len(keys), sum(key in folder.results for key in keys)) as show:
+            found = run_benchmark(groups, entrants, folder, conditions, on_result=show)
+        results += found
+        remarks += _left_out(keys, found, target.context_limit)
+    return Measured(
+        results=results,
+        differences=find_differences(target, dialogues, results),
+        remarks=[*remarks, *_load_remarks(results)],
+        rivals=rivals,
+        target_parameters=sum(parameter.numel() for parameter in target.model.parameters()),
+        is_exact_dtype=target.model.dtype == torch.float32,
+    )
 
-        def show(result: Result) -> None:  # drawn between two answers only, so that drawing is never measured
+
+def _prepare(
+    loaded: Loaded,
+    rivals: Sequence[Rival],
+    entrants: Sequence[Entrant],
+    dialogues: Mapping[str, Sequence[Dialogue]],
+    folder: ResultsFolder,
+    dtype: str,
+    notes: Console,
+) -> None:
+    """Warm everything up, and find out once what a pass costs and how the target spells."""
+    prompt = next(iter(dialogues.values()))[0].tokens([]) or []
+    seconds = warm_up(prompt, [entrant.method for entrant in entrants])
+    notes.print(f"warm-up took {seconds:.1f} s and does not count")
+    folder.note("warm_up_seconds", folder.notes.get("warm_up_seconds", 0.0) + seconds)
+    drafters = folder.notes.get("drafters", {})
+    for rival in rivals:
+        digest = rival.spec.digest() if rival.spec is not None else weights_digest(rival.drafter)
+        drafters.setdefault(rival.label, digest)
+    folder.note("drafters", drafters)
+    costs = folder.notes.get("costs", {})
+    if dtype not in costs:
+        counts = sorted({*NUM_NODES, *(count for rival in rivals for count in rival.node_counts)})
+        costs[dtype] = measure_pass_cost(loaded.target, num_nodes=counts).as_dict()
+        folder.note("costs", costs)
+    if "fertility" not in folder.notes:
+        folder.note("fertility", fertility_lines(loaded))
+    folder.note("started", folder.notes.get("started", time.strftime("%Y-%m-%dT%H:%M:%S%z")))
+
+
+@contextmanager
+def _bar(notes: Console, total: int, done: int) -> Iterator[Any]:
+    """A bar with a rate and an estimate, drawn between two answers only, so that drawing is never measured."""
+    notes.print(f"{total - done} answers to measure")
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    with (
+        _terminable(),
+        Progress(
+            *columns,
+            TimeElapsedColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=notes,
+            disable=not notes.is_terminal,
+            auto_refresh=False,
+            speed_estimate_period=600,
+        ) as progress,
+    ):
+        task = progress.add_task("answers", total=total, completed=done, rate="")
+
+        def show(result: Result) -> None:
             progress.update(task, advance=1, rate=f"{len(result.tokens) / result.seconds:.1f} tokens/s")
             progress.refresh()
 
-        return run_benchmark(
-            dialogues,
-            methods,
-            folder,
-            max_new_tokens=options.max_new_tokens,
-            seed=options.seed,
-            on_result=show,
-        )
+        yield show
 
 
-def _median_load(results: Sequence[Result]) -> float:
-    return statistics.median(result.load_average for result in results)
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end the run as Ctrl-C does: what is measured is kept, and the same command goes on."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _load_remarks(results: Sequence[Result]) -> list[str]:
-    load, own = _median_load(results), torch.get_num_threads()
-    if load <= own + BUSY_LOAD:
+    loads = [result.other_load for result in results if result.other_load is not None]
+    if not loads:
+        return ["how busy other programs were is not known: `pip install psutil`"]
+    disturbed = sum(load > BUSY_CORES for load in loads) / len(loads)
+    if disturbed < 0.05:
         return []
     return [
-        f"the load average was {load:.1f}, this run alone makes {own}: something else was running, times are unsure"
+        f"other programs kept more than {BUSY_CORES} of the {os.cpu_count()} cores busy during {disturbed:.0%} of the "
+        f"answers (median {statistics.median(loads):.2f}): times are unsure"
     ]
 
 
-def _keys(dialogues: Sequence[Dialogue], methods: Sequence[Method]) -> list[tuple[str, str]]:
-    """Every answer there is to be, as results are kept: by its id and the method's name."""
-    return [(answer_id, each.name) for dialogue in dialogues for answer_id in dialogue.answer_ids for each in methods]
-
-
-def _left_out_remarks(
-    keys: Sequence[tuple[str, str]], results: Sequence[Result], context_limit: int | None
+def _left_out(
+    keys: Sequence[tuple[str, str, str, str, int]], results: Sequence[Result], context_limit: int | None
 ) -> list[str]:
     """The turns that were not answered."""
-    answered = {(result.prompt_id, result.method) for result in results}
+    answered = {result.key for result in results}
     return [
-        f"{answer_id}: left out for {method}, the conversation fills the target's context of {context_limit} tokens"
-        for answer_id, method in keys
-        if (answer_id, method) not in answered
+        f"{key[1]}: left out for {key[2]}, the conversation fills the target's context of {context_limit} tokens"
+        for key in keys
+        if key not in answered
     ]
-
-
-def _difference_remarks(
-    loaded: Loaded, dialogues: Sequence[Dialogue], summaries: Sequence[Summary], results: Sequence[Result]
-) -> list[str]:
-    """For each text that is not the one of generate(): where they part and how close the target's choice was."""
-    by_key = {(result.prompt_id, result.method): result for result in results}
-    places = {name: (each, turn) for each in dialogues for turn, name in enumerate(each.answer_ids)}
-    remarks = []
-    for summary in summaries:
-        for difference in summary.differences:
-            mine = by_key[difference.prompt_id, summary.method]
-            theirs = by_key[difference.prompt_id, GENERATE]
-            dialogue, turn = places[difference.prompt_id]
-            earlier, own_earlier = (
-                [by_key[name, method].tokens for name in dialogue.answer_ids[:turn]]
-                for method in (GENERATE, summary.method)
-            )
-            if earlier != own_earlier:
-                remarks.append(
-                    f"{difference.prompt_id}: {summary.method} and {GENERATE} go on from different earlier answers"
-                )
-                continue
-            prompt = dialogue.tokens(earlier) or []
-            parting = first_divergence(loaded.target, prompt, theirs.tokens, mine.tokens)
-            what = (
-                f"part at token {parting.position}, top-2 gap {parting.top_two_gap:.2e}"
-                if parting is not None
-                else f"are the same but end for `{mine.finish_reason}` instead of `{theirs.finish_reason}`"
-            )
-            remarks.append(f"{difference.prompt_id}: the texts of {summary.method} and {GENERATE} {what}")
-    return remarks
-
-
-def _peak_megabytes() -> int:
-    kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kilobytes // (1024 * 1024 if sys.platform == "darwin" else 1024)
-
-
-def _show(console: Console, summaries: Sequence[Summary]) -> None:
-    for header, rows in tables(summaries):
-        table = compact_table(header)
-        for row in rows:
-            table.add_row(*map(escape, row))
-        console.print(table)

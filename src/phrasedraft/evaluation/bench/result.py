@@ -20,8 +20,9 @@ class Result:
     `answer_id` is the prompt's own id at its first turn, then `id#2`, `id#3`, ... Rows of one `group` were answered in
     one call: a batch, or at batch size 1 the turns of one prompt. `seconds` is the row's equal share of the wall clock
     of its call, prompt included, `first_token_seconds` how long the first token was waited for, None where the method
-    cannot say. `pass_lengths` holds the tokens that each pass of the target committed, the reading of the prompt left
-    out (it commits the first token); it is empty, and `stats` None, for methods that are not our own loop.
+    cannot say. `pass_lengths` holds for each pass of the target the drafted tokens it accepted plus its own one, the
+    reading of the prompt left out (it gives the first token); it is empty, and `stats` None, for methods that are not
+    our own loop.
 
     `drafter` is what drafts ("" where nothing does) with at most `num_draft_tokens` nodes a pass. `categories` counts
     accepted tokens by the kind of phrase they came in. `rank` is the method's place in the order drawn for this turn,

@@ -1,0 +1,71 @@
+"""The methods of a benchmark: baselines, the head, and whatever else drafts."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from phrasedraft.cli.bench_options import BenchOptions, DrafterSpec
+from phrasedraft.cli.loading import Loaded
+from phrasedraft.decoding import Decoder
+from phrasedraft.drafters.protocol import Drafter
+from phrasedraft.evaluation.bench.run import Entrant
+from phrasedraft.evaluation.methods import BatchedGenerate, Drafting, PlainLoop, TransformersLookup
+
+AGAIN = "plain loop, again"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rival:
+    """A drafter under the name that tables use, with the node counts it is measured at."""
+
+    label: str
+    spec: DrafterSpec | None
+    drafter: Drafter
+    node_counts: tuple[int, ...]
+
+    def fresh(self) -> Drafter:
+        """For each method one of its own where it learns as it goes, so that no method learns from another."""
+        return self.spec.load() if self.spec is not None and self.spec.needs_no_head else self.drafter
+
+
+def rivals_of(loaded: Loaded, options: BenchOptions, drafters: Mapping[str, Drafter]) -> list[Rival]:
+    """The head first, then the drafters asked for, which `drafters` holds by label."""
+    rivals = []
+    if loaded.head is not None:
+        rivals.append(Rival(label=loaded.head.name, spec=None, drafter=loaded.head, node_counts=options.node_counts))
+    rivals += [
+        Rival(label=spec.label, spec=spec, drafter=drafters[spec.label], node_counts=spec.node_counts)
+        for spec in options.specs
+    ]
+    return rivals
+
+
+def entrants_of(loaded: Loaded, rivals: Sequence[Rival], options: BenchOptions) -> list[Entrant]:
+    """Every method of one target; those beside the baselines and the head answer `drafter_limit` prompts a set."""
+    target = loaded.target
+    entrants = [
+        Entrant(method=BatchedGenerate(target)),
+        Entrant(method=TransformersLookup(target)),
+        Entrant(method=PlainLoop(loaded.plain_decoder())),
+    ]
+    if options.twice:
+        entrants.append(Entrant(method=Drafting(loaded.plain_decoder(), AGAIN), limit=options.drafter_limit))
+    for rival in rivals:
+        for nodes in rival.node_counts:
+            decoder = Decoder(target, rival.fresh(), num_draft_tokens=nodes)
+            method = Drafting(decoder, f"{rival.label}, {nodes} nodes", drafter=rival.label)
+            entrants.append(Entrant(method=method, limit=options.drafter_limit if rival.spec is not None else None))
+    return entrants
+
+
+def weights_digest(drafter: Drafter | None) -> str:
+    """Tells one head's weights from another's; empty where there are none."""
+    scorer = getattr(drafter, "scorer", None)
+    if not isinstance(scorer, torch.nn.Module):
+        return ""
+    digest = hashlib.sha256()
+    for tensor in scorer.state_dict().values():
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,87 @@
+"""Where the results of a benchmark come from."""
+
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import torch
+
+from phrasedraft.cli.bench_entrants import Rival
+from phrasedraft.cli.bench_options import BenchOptions
+from phrasedraft.cli.loading import Loaded
+from phrasedraft.cli.options import TargetOptions
+from phrasedraft.evaluation.bench.folder import ResultsFolder
+from phrasedraft.evaluation.bench.result import Difference, Provenance
+from phrasedraft.evaluation.environment import environment
+from phrasedraft.evaluation.fertility import bundled_texts, fertility, replay_text
+from phrasedraft.phrases.pieces import TokenPieces
+
+FERTILITY_NODES = 8
+
+
+def provenance_of(
+    target_options: TargetOptions,
+    options: BenchOptions,
+    folder: ResultsFolder,
+    rivals: Mapping[str, Rival],
+    *,
+    started: datetime,
+    target_parameters: int,
+    differences: Sequence[Difference],
+    remarks: Sequence[str],
+) -> Provenance:
+    """Command, machine, drafters, and what was found out once for the run."""
+    settings = {**asdict(target_options), **asdict(options), "output": str(options.output)}
+    return Provenance(
+        command=shlex.join(["phrasedraft", *sys.argv[1:]]),
+        started=folder.notes.get("started", started.isoformat(timespec="seconds")),
+        finished=datetime.now().astimezone().strftime("%Y-%m-%dT%H:%M:%S%z"),
+        target=target_options.target,
+        target_parameters=target_parameters,
+        settings=settings,
+        machine=environment(),
+        drafters={label: _describe(rival, target_parameters) for label, rival in rivals.items()},
+        warm_up_seconds=folder.notes.get("warm_up_seconds", 0.0),
+        costs=folder.notes.get("costs", {}),
+        fertility=folder.notes.get("fertility", []),
+        differences=list(differences),
+        remarks=list(remarks),
+    )
+
+
+def _describe(rival: Rival, target_parameters: int) -> dict[str, Any]:
+    scorer = getattr(rival.drafter, "scorer", None)
+    parameters = sum(weight.numel() for weight in scorer.parameters()) if isinstance(scorer, torch.nn.Module) else 0
+    vocabulary = getattr(rival.drafter, "vocabulary", None)
+    return {
+        "parameters": parameters,
+        "target_share": parameters / target_parameters,
+        "entries": len(vocabulary) if vocabulary is not None else 0,
+        "source": rival.spec.source if rival.spec is not None else "the target's head",
+    }
+
+
+def fertility_lines(loaded: Loaded) -> list[dict[str, Any]]:
+    """The tokens a word of each bundled text takes, and the head's tokens a pass there, untrained for it."""
+    target, lines = loaded.target, []
+    if target.tokenizer is None:
+        return []
+    pieces = TokenPieces.from_tokenizer(target.tokenizer, max(target.identity.vocab_size, len(target.tokenizer)))
+    for language, text in bundled_texts().items():
+        counted = fertility(target.tokenizer, pieces, text)
+        line: dict[str, Any] = {
+            "text": language,
+            "words": counted.num_words,
+            "tokens": counted.num_tokens,
+            "tokens_per_word": counted.tokens_per_word,
+        }
+        replayed = None
+        if loaded.head is not None:
+            replayed = replay_text(loaded.head, target, text, num_draft_tokens=FERTILITY_NODES)
+        if replayed is not None:
+            line |= {"tokens_per_pass": replayed.tokens_per_pass, "num_draft_tokens": FERTILITY_NODES}
+        lines.append(line)
+    return lines

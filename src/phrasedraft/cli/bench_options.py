@@ -1,0 +1,129 @@
+"""What `phrasedraft bench` is asked for, read before anything is loaded."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from phrasedraft.drafters import Drafter, load_drafter, load_head
+from phrasedraft.drafters.loading import TRAINING_FREE
+from phrasedraft.errors import OptionError
+from phrasedraft.evaluation.prompts import BUNDLED
+
+ALL_SETS = "all"
+QUICK_PROMPTS = 2
+"""Prompts of each set in a quick run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterSpec:
+    """A drafter to measure: the name of one without weights or the folder of a head, and its node counts.
+
+    `label` is what tables call it: the name, or the folder's own.
+    """
+
+    source: str
+    label: str
+    node_counts: tuple[int, ...]
+
+    @property
+    def needs_no_head(self) -> bool:
+        """Whether it is one of the drafters without weights."""
+        return self.source in TRAINING_FREE
+
+    def load(self) -> Drafter:
+        """A new drafter; `OptionError` where there is none of that name and no such folder."""
+        if self.needs_no_head:
+            return load_drafter(self.source)
+        if not Path(self.source).is_dir():
+            raise OptionError(
+                f"the drafter is `{self.source}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, or the "
+                "folder of a head",
+                hint="node counts of its own go behind it: `suffix-automaton@4,8`",
+            )
+        return load_head(self.source)
+
+    def digest(self) -> str:
+        """Tells this drafter from others of its name: a hash of the head's files."""
+        digest = hashlib.sha256()
+        for path in sorted(Path(self.source).glob("*")) if not self.needs_no_head else []:
+            if path.is_file() and path.suffix in {".json", ".safetensors"}:
+                digest.update(path.read_bytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """What is measured, and where it goes."""
+
+    prompts: tuple[str, ...]
+    limit: int
+    nodes: str
+    drafters: tuple[str, ...]
+    drafter_limit: int | None
+    batch_sizes: str
+    max_new_tokens: int
+    seed: int
+    twice: bool
+    paper: bool
+    output: Path
+
+    @property
+    def node_counts(self) -> tuple[int, ...]:
+        """The node counts asked for."""
+        return parse_numbers("--nodes", self.nodes, "our loop without drafts is always measured too")
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The batch sizes asked for."""
+        return parse_numbers("--batch-sizes", self.batch_sizes, "1 is one prompt at a time, as a person asks")
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The prompt sets, each once."""
+        names = [each for name in self.prompts for each in (BUNDLED if name == ALL_SETS else (name,))]
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def specs(self) -> tuple[DrafterSpec, ...]:
+        """The drafters beside the head."""
+        specs = tuple(parse_spec(text, self.node_counts) for text in self.drafters)
+        labels = [spec.label for spec in specs]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise OptionError(
+                    f"two drafters are called `{label}`", hint="give one `--drafter` with all its node counts"
+                )
+        return specs
+
+
+def parse_spec(text: str, node_counts: Sequence[int]) -> DrafterSpec:
+    """The drafter in `NAME` or `NAME@4,8`.
+
+    >>> parse_spec("suffix-automaton@4,8", [16]).node_counts, parse_spec("heads/mine", [16]).label
+    ((4, 8), 'mine')
+    """
+    source, at, own = text.rpartition("@")
+    if not at:
+        source = text
+    counts = parse_numbers("--drafter", own, f"node counts behind the @ of `{text}`") if at else tuple(node_counts)
+    return DrafterSpec(
+        source=source, label=source if source in TRAINING_FREE else Path(source).name, node_counts=counts
+    )
+
+
+def parse_numbers(option: str, text: str, hint: str) -> tuple[int, ...]:
+    """Different whole numbers of 1 or more, comma-separated.
+
+    >>> parse_numbers("--nodes", "4,8", "")
+    (4, 8)
+    """
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+        raise OptionError(
+            f"`{option}` is `{text}`, it may be different whole numbers of 1 or more: `4,8,16`", hint=hint
+        )
+    return tuple(numbers)
