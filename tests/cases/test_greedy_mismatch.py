@@ -22,7 +22,7 @@ from kit import (
 )
 from phrasedraft import Choice, Decoder, FeatureSpec, Stopping, TransformersTarget
 from phrasedraft.decoding import first_divergence, walk
-from phrasedraft.evaluation.benchmark import first_difference
+from phrasedraft.evaluation.bench.run import first_difference
 from phrasedraft.tree.draft_tree import DraftTree
 
 
