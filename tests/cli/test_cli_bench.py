@@ -17,6 +17,13 @@ BASELINES = [GENERATE, LOOKUP, PLAIN]
 MAIN = "from phrasedraft.cli import main; main()"
 
 
+@pytest.fixture(autouse=True)
+def _few_pictures(request, monkeypatch):
+    """Drawing takes longer than all the rest; the tests that look for pictures have them."""
+    if "pictures" not in request.keywords:
+        monkeypatch.setattr("phrasedraft.evaluation.bench.report.draw_plots", lambda *_: [])
+
+
 def lines_of(folder: str = "out") -> list[dict]:
     return [json.loads(line) for line in Path(folder, "results.jsonl").read_text().splitlines()]
 
@@ -25,6 +32,7 @@ def methods_of(found: dict) -> list[str]:
     return [each["method"] for each in found["summaries"]]
 
 
+@pytest.mark.pictures
 def test_every_method_answers_every_prompt_and_the_report_is_written(run, llama, head):
     result = run("bench", "--target", llama, "--head", head, *SHORT, "-o", "out")
     assert result.exit_code == 0
@@ -32,7 +40,7 @@ def test_every_method_answers_every_prompt_and_the_report_is_written(run, llama,
     assert len(lines) == 2 * 5
     assert len({line["sha256"] for line in lines if line["answer_id"] == "gsm8k-test-0"}) == 1
     report = Path("out/report.md").read_text()
-    for name in (*BASELINES, "phrase-head, 8 nodes", "warm-up", "landing", "banked", "versions", "speedup.png"):
+    for name in (*BASELINES, "phrase-head, 8 nodes", "Warm-up took", "landing", "banked", "versions", "speedup.png"):
         assert name in report
     assert "phrase-head, 4 nodes" in result.stdout
     assert "warm-up took" in result.stderr
@@ -117,6 +125,18 @@ def test_the_head_in_a_folder_is_a_drafter_too(answer_of, llama, head):
     assert found["summaries"][-1]["num_parameters"] > 0
 
 
+def test_the_head_is_measured_on_fewer_prompts_at_other_node_counts(answer_of, run, llama, head):
+    arguments = ("--nodes", "4", "--drafter", "head@2,6", "--drafter-limit", "1", "--limit", "2")
+    found = answer_of("bench", "--target", llama, "--head", head, *arguments, "--max-new-tokens", "8", "-o", "out")
+    counts = {each["method"]: each["num_answers"] for each in found["summaries"] if each["drafter"] == "phrase-head"}
+    assert counts == {"phrase-head, 2 nodes": 1, "phrase-head, 4 nodes": 2, "phrase-head, 6 nodes": 1}
+    assert found["facts"]["drafters"]["phrase-head"]["entries"] > 0
+    refused = run("bench", "--target", llama, "--head", "none", *arguments, "-o", "other")
+    assert refused.exit_code == 2
+    assert "there is no head to measure" in refused.stderr
+
+
+@pytest.mark.pictures
 def test_a_report_is_built_again_from_the_parquet_alone(run, llama, head):
     assert run("bench", "--target", llama, "--head", head, *SHORT, "-o", "out").exit_code == 0
     report = Path("out/report.md").read_bytes()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from phrasedraft.cli.options import AsJson, MaxNewTokens, TargetOptions, with_option_groups
+from phrasedraft.cli.options import AsJson, TargetOptions, with_option_groups
 
 
 @with_option_groups
@@ -26,8 +26,8 @@ def bench(
         typer.Option(
             "--drafter",
             metavar="NAME[@NODES]",
-            help="Measure `prompt-lookup`, `suffix-automaton`, `token-recycling` or the head in a folder too; repeat "
-            "it for more.",
+            help="Measure `prompt-lookup`, `suffix-automaton`, `token-recycling`, the head in a folder, or `head` at "
+            "other node counts too; repeat it for more.",
         ),
     ] = None,
     drafter_limit: Annotated[
@@ -35,7 +35,9 @@ def bench(
         typer.Option("--drafter-limit", min=1, help="Prompts of each set for these; all if not given."),
     ] = None,
     batch_sizes: Annotated[str, typer.Option("--batch-sizes", help="Prompts at once, comma-separated.")] = "1",
-    max_new_tokens: MaxNewTokens = 256,
+    max_new_tokens: Annotated[
+        int | None, typer.Option("--max-new-tokens", min=1, help="Most tokens of an answer; 256, quick 128.")
+    ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Draws the order of the methods for each prompt.")] = 0,
     twice: Annotated[
         bool, typer.Option("--twice", help="Measure the plain loop a second time: how much is noise.")
@@ -82,17 +84,24 @@ def bench(
 
         rebuild_report(output, paper=paper, as_json=as_json)
         return
-    from phrasedraft.cli.bench_options import ALL_SETS, QUICK_PROMPTS, BenchOptions
+    from phrasedraft.cli.bench_options import (
+        ALL_SETS,
+        NUM_PROMPTS,
+        NUM_TOKENS,
+        QUICK_PROMPTS,
+        QUICK_TOKENS,
+        BenchOptions,
+    )
     from phrasedraft.cli.benching import bench_methods
 
     options = BenchOptions(
         prompts=tuple(prompts or ((ALL_SETS,) if quick else ("gsm8k_test",))),
-        limit=limit or (QUICK_PROMPTS if quick else 40),
+        limit=limit or (QUICK_PROMPTS if quick else NUM_PROMPTS),
         nodes=nodes or ("8" if quick else "4,8,16,46"),
         drafters=tuple(drafter or ()),
         drafter_limit=drafter_limit,
         batch_sizes=batch_sizes,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=max_new_tokens or (QUICK_TOKENS if quick else NUM_TOKENS),
         seed=seed,
         twice=twice,
         paper=paper,

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from phrasedraft.cli.bench_options import BenchOptions, DrafterSpec
+from phrasedraft.cli.bench_options import THE_HEAD, BenchOptions, DrafterSpec
 from phrasedraft.cli.loading import Loaded
 from phrasedraft.decoding import Decoder
 from phrasedraft.drafters.protocol import Drafter
+from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.bench.run import Entrant
 from phrasedraft.evaluation.methods import BatchedGenerate, Drafting, PlainLoop, TransformersLookup
 
@@ -29,16 +30,33 @@ class Rival:
         """For each method one of its own where it learns as it goes, so that no method learns from another."""
         return self.spec.load() if self.spec is not None and self.spec.needs_no_head else self.drafter
 
+    def digest(self) -> str:
+        """Tells this drafter from others of its name: a hash of its weights, empty where there are none."""
+        scorer = getattr(self.drafter, "scorer", None)
+        return weights_digest(scorer) if isinstance(scorer, torch.nn.Module) else ""
+
+    @property
+    def num_parameters(self) -> int:
+        """How many weights it has; 0 where it has none."""
+        return int(getattr(self.drafter, "num_parameters", 0))
+
+    @property
+    def source(self) -> str:
+        """Where it comes from."""
+        return self.spec.source if self.spec is not None else THE_HEAD
+
 
 def rivals_of(loaded: Loaded, options: BenchOptions, drafters: Mapping[str, Drafter]) -> list[Rival]:
     """The head first, then the drafters asked for, which `drafters` holds by label."""
     rivals = []
     if loaded.head is not None:
         rivals.append(Rival(label=loaded.head.name, spec=None, drafter=loaded.head, node_counts=options.node_counts))
-    rivals += [
-        Rival(label=spec.label, spec=spec, drafter=drafters[spec.label], node_counts=spec.node_counts)
-        for spec in options.specs
-    ]
+    for spec in options.specs:
+        drafter = loaded.head if spec.is_the_head else drafters[spec.label]
+        if drafter is None:
+            raise OptionError("there is no head to measure", hint="give `--head FOLDER`")
+        label = drafter.name if spec.is_the_head else spec.label
+        rivals.append(Rival(label=label, spec=spec, drafter=drafter, node_counts=spec.node_counts))
     return rivals
 
 
@@ -60,11 +78,8 @@ def entrants_of(loaded: Loaded, rivals: Sequence[Rival], options: BenchOptions) 
     return entrants
 
 
-def weights_digest(drafter: Drafter | None) -> str:
-    """Tells one head's weights from another's; empty where there are none."""
-    scorer = getattr(drafter, "scorer", None)
-    if not isinstance(scorer, torch.nn.Module):
-        return ""
+def weights_digest(scorer: torch.nn.Module) -> str:
+    """Tells one head's weights from another's."""
     digest = hashlib.sha256()
     for tensor in scorer.state_dict().values():
         digest.update(tensor.cpu().contiguous().numpy().tobytes())

@@ -7,13 +7,13 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-import torch
-
 from phrasedraft.cli.bench_entrants import Rival
 from phrasedraft.cli.bench_options import BenchOptions
 from phrasedraft.cli.loading import Loaded
 from phrasedraft.cli.options import TargetOptions
+from phrasedraft.drafters.head import Head
 from phrasedraft.evaluation.bench.folder import ResultsFolder
+from phrasedraft.evaluation.bench.paper import head_facts
 from phrasedraft.evaluation.bench.result import Difference, Provenance
 from phrasedraft.evaluation.environment import environment
 from phrasedraft.evaluation.fertility import bundled_texts, fertility, replay_text
@@ -53,15 +53,12 @@ def provenance_of(
 
 
 def _describe(rival: Rival, target_parameters: int) -> dict[str, Any]:
-    scorer = getattr(rival.drafter, "scorer", None)
-    parameters = sum(weight.numel() for weight in scorer.parameters()) if isinstance(scorer, torch.nn.Module) else 0
-    vocabulary = getattr(rival.drafter, "vocabulary", None)
-    return {
-        "parameters": parameters,
-        "target_share": parameters / target_parameters,
-        "entries": len(vocabulary) if vocabulary is not None else 0,
-        "source": rival.spec.source if rival.spec is not None else "the target's head",
+    facts = {
+        "parameters": rival.num_parameters,
+        "target_share": rival.num_parameters / target_parameters,
+        "source": rival.source,
     }
+    return {**facts, **head_facts(rival.drafter)} if isinstance(rival.drafter, Head) else facts
 
 
 def fertility_lines(loaded: Loaded) -> list[dict[str, Any]]:

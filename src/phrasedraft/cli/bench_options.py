@@ -1,6 +1,5 @@
 """What `phrasedraft bench` is asked for, read before anything is loaded."""
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,12 @@ from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.prompts import BUNDLED
 
 ALL_SETS = "all"
-QUICK_PROMPTS = 2
-"""Prompts of each set in a quick run."""
+THE_HEAD = "head"
+"""As a drafter's name: the head of `--head`, at more node counts."""
+NUM_PROMPTS, NUM_TOKENS = 40, 256
+"""Prompts of each set and most tokens of an answer, unless given."""
+QUICK_PROMPTS, QUICK_TOKENS = 2, 128
+"""The same in a quick run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,25 +34,22 @@ class DrafterSpec:
         """Whether it is one of the drafters without weights."""
         return self.source in TRAINING_FREE
 
+    @property
+    def is_the_head(self) -> bool:
+        """Whether it is the head of `--head`."""
+        return self.source == THE_HEAD
+
     def load(self) -> Drafter:
         """A new drafter; `OptionError` where there is none of that name and no such folder."""
         if self.needs_no_head:
             return load_drafter(self.source)
         if not Path(self.source).is_dir():
             raise OptionError(
-                f"the drafter is `{self.source}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, or the "
-                "folder of a head",
+                f"the drafter is `{self.source}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, "
+                f"`{THE_HEAD}` (the one of `--head`), or the folder of a head",
                 hint="node counts of its own go behind it: `suffix-automaton@4,8`",
             )
         return load_head(self.source)
-
-    def digest(self) -> str:
-        """Tells this drafter from others of its name: a hash of the head's files."""
-        digest = hashlib.sha256()
-        for path in sorted(Path(self.source).glob("*")) if not self.needs_no_head else []:
-            if path.is_file() and path.suffix in {".json", ".safetensors"}:
-                digest.update(path.read_bytes())
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,7 +55,7 @@ class Measured:
 def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_json: bool) -> bool:
     """Run the benchmark and print its report; whether every text was identical where it has to be."""
     notes = note_console()
-    drafters = {spec.label: spec.load() for spec in options.specs}
+    drafters = {spec.label: spec.load() for spec in options.specs if not spec.is_the_head}
     sets = _read_sets(options)
     started = datetime.now()
     folder: ResultsFolder | None = None
@@ -103,7 +103,7 @@ def _identity(target_options: TargetOptions, options: BenchOptions, loaded: Load
     return {
         **{name: value for name, value in asdict(target_options).items() if name != "dtype"},
         "head": loaded.head.vocabulary.fingerprint if loaded.head is not None else loaded.head_name,
-        "head_weights": weights_digest(loaded.head),
+        "head_weights": weights_digest(loaded.head.scorer) if loaded.head is not None else "",
         "max_new_tokens": options.max_new_tokens,
         "seed": options.seed,
         "torch_threads": torch.get_num_threads(),
@@ -124,7 +124,7 @@ def _measure(
     dialogues = {name: [dialogue_of(target, each, today) for each in prompts] for name, prompts in sets.items()}
     rivals = rivals_of(loaded, options, drafters)
     for rival in rivals:
-        digest = rival.spec.digest() if rival.spec is not None else weights_digest(rival.drafter)
+        digest = rival.digest()
         if folder.notes.setdefault("drafters", {}).get(rival.label, digest) != digest:
             raise OptionError(
                 f"`{options.output}` holds results of another `{rival.label}`", hint="give another folder with `-o`"
@@ -173,8 +173,7 @@ def _prepare(
     folder.note("warm_up_seconds", folder.notes.get("warm_up_seconds", 0.0) + seconds)
     drafters = folder.notes.get("drafters", {})
     for rival in rivals:
-        digest = rival.spec.digest() if rival.spec is not None else weights_digest(rival.drafter)
-        drafters.setdefault(rival.label, digest)
+        drafters.setdefault(rival.label, rival.digest())
     folder.note("drafters", drafters)
     costs = folder.notes.get("costs", {})
     if dtype not in costs:

@@ -13,7 +13,7 @@ from phrasedraft.cli.console import compact_table, data_console, print_json, sho
 from phrasedraft.cli.identity import IdentityCheck, check_identity
 from phrasedraft.cli.loading import has_chat_template, load_target_quietly
 from phrasedraft.cli.options import LoadOptions
-from phrasedraft.drafters import PhraseHead, shipped_heads
+from phrasedraft.drafters import Head, load_head, shipped_heads
 from phrasedraft.errors import HeadFileError, HeadMismatchError
 from phrasedraft.target import Support, TransformersTarget
 from phrasedraft.target.probe import TOLERANCE
@@ -91,12 +91,12 @@ def _folder(name: str, head: str | None) -> str | None:
     return str(folder) if folder is not None else head
 
 
-def _head(target: TransformersTarget, folder: str | None) -> tuple[PhraseHead | None, dict[str, Any] | None]:
+def _head(target: TransformersTarget, folder: str | None) -> tuple[Head | None, dict[str, Any] | None]:
     """The head, if it fits, and what there is to say of it."""
     if folder is None:
         return None, None
     try:
-        head = PhraseHead.from_pretrained(folder)
+        head = load_head(folder)
         head.check(target.identity)
     except (HeadFileError, HeadMismatchError) as error:
         return None, {"folder": folder, "fits": False, "why": str(error), "hint": error.hint}
@@ -109,7 +109,7 @@ def _head(target: TransformersTarget, folder: str | None) -> tuple[PhraseHead | 
     }
 
 
-def _tokens_per_pass(head: PhraseHead | None) -> Mapping[int, float]:
+def _tokens_per_pass(head: Head | None) -> Mapping[int, float]:
     """Tokens a pass by draft tokens: what the head reached on its first held-out corpus, or the usual."""
     for table in (head.config.provenance.get("held_out", {}) if head is not None else {}).values():
         return {int(count): float(line["tokens_per_pass"]) for count, line in table.items()}

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from phrasedraft.cli.console import compact_table, data_console, note_console, print_json
 from phrasedraft.cli.loading import NO_HEAD, load_target_quietly
 from phrasedraft.cli.options import LoadOptions
-from phrasedraft.drafters import PhraseHead, load_head
+from phrasedraft.drafters import Head, load_head
 from phrasedraft.evaluation.fertility import Fertility, ForcedReplay, bundled_texts, fertility, replay_text
 from phrasedraft.phrases.pieces import TokenPieces
 from phrasedraft.target import TransformersTarget
@@ -72,7 +72,7 @@ def _warn_unused(load: LoadOptions, nodes: int | None) -> None:
 
 
 def _replay(
-    head: PhraseHead, target: TransformersTarget, texts: Mapping[str, str], nodes: int, notes: Console
+    head: Head, target: TransformersTarget, texts: Mapping[str, str], nodes: int, notes: Console
 ) -> dict[str, ForcedReplay | None]:
     """The replay of each text, with a bar that shows tokens a second."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))

@@ -8,7 +8,7 @@ from phrasedraft.choice import GREEDY
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
 from phrasedraft.cli.loading import encode_turn
 from phrasedraft.decoding import Decoder, Generation, Stopping, first_divergence
-from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.target import Support, TransformersTarget
 
@@ -54,7 +54,7 @@ class IdentityCheck:
         return f"DIFFERENT from token {self.first_difference} (top-2 gap {self.top_two_gap:.2e}): {drafts}"
 
 
-def check_identity(target: TransformersTarget, head: PhraseHead | None, nodes: int) -> list[IdentityCheck]:
+def check_identity(target: TransformersTarget, head: Head | None, nodes: int) -> list[IdentityCheck]:
     """Each built-in prompt with the drafts of a drafter that knows the answer, and with the head's if there is one."""
     checks = []
     plain = Decoder(target, KnownAnswerDrafter(), num_draft_tokens=0)

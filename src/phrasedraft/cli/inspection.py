@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 from phrasedraft.cli.console import compact_table, data_console, print_json
 from phrasedraft.cli.loading import NO_HEAD
-from phrasedraft.drafters import PhraseHead, shipped_heads
+from phrasedraft.drafters import Head, load_head, shipped_heads
 from phrasedraft.errors import TargetError
 from phrasedraft.phrases.inspection import VocabularyReport, describe
 from phrasedraft.phrases.pieces import TokenPieces
@@ -28,7 +28,7 @@ BAR_WIDTH = 30
 def inspect_head(name: str, target: str | None, *, num_top: int, as_json: bool) -> None:
     """Print what is in the head `name`: a shipped one, or that in a folder."""
     path = shipped_heads().get(name, Path(name))
-    head = PhraseHead.from_pretrained(path)
+    head = load_head(path)
     report = _facts(path, head)
     tokenizer = _tokenizer(target, head.config.target_name)
     text = None
@@ -42,12 +42,14 @@ def inspect_head(name: str, target: str | None, *, num_top: int, as_json: bool) 
     _show(data_console(), report, text)
 
 
-def _facts(path: Path, head: PhraseHead) -> dict[str, Any]:
+def _facts(path: Path, head: Head) -> dict[str, Any]:
     config = head.config
     rows = sum(parameter.numel() for parameter in head.scorer.output.parameters())
     return {
         "folder": str(path),
         "bytes": {file.name: file.stat().st_size for file in sorted(path.iterdir()) if file.is_file()},
+        "kind": config.kind,
+        "num_steps": config.num_steps,
         "target": config.target_name,
         "target_hidden_size": config.target_hidden_size,
         "target_vocab_size": config.target_vocab_size,
@@ -99,6 +101,7 @@ def _show(console: Console, report: Mapping[str, Any], text: VocabularyReport | 
     sizes, parameters = report["bytes"], report["parameters"]
     lines = {
         "folder": f"{report['folder']} ({sum(sizes.values()) / 1e6:.1f} MB)",
+        "kind": f"{report['kind']}, {report['num_steps']} step(s) a draft",
         "target": f"{report['target']} (hidden size {report['target_hidden_size']}, "
         f"{report['target_vocab_size']:,} tokens, layers {report['target_layers']})",
         "parameters": f"{parameters['all']:,}: trunk {parameters['trunk']:,}, rows {parameters['rows']:,}",

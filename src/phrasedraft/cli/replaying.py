@@ -15,7 +15,7 @@ from phrasedraft.cli.loading import load_target_quietly
 from phrasedraft.cli.options import DEFAULT_TARGET, LoadOptions
 from phrasedraft.cli.replay_tables import show_replay
 from phrasedraft.cli.replayed_answers import AnswerSet, generate_set, read_sets, record
-from phrasedraft.drafters import Drafter, PhraseHead, load_drafter, load_head
+from phrasedraft.drafters import Drafter, Head, load_drafter, load_head
 from phrasedraft.drafters.loading import TRAINING_FREE
 from phrasedraft.errors import OptionError, TargetError
 from phrasedraft.evaluation.replay import RecordedAnswer, refuse_observer
@@ -93,7 +93,7 @@ def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> 
             {
                 "head": options.head,
                 "target": target.identity.name,
-                "temperature": drafter.config.temperature if isinstance(drafter, PhraseHead) else None,
+                "temperature": drafter.config.temperature if isinstance(drafter, Head) else None,
                 "seconds": round(seconds, 2),
                 "sets": {name: _facts(answers) for name, answers in sets.items()},
                 "nodes": {str(report.num_nodes): report.as_dict() for report in reports},
@@ -105,7 +105,7 @@ def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> 
 
 
 def _load(load: LoadOptions, options: ReplayOptions, drafter: Drafter) -> TransformersTarget:
-    named = drafter.config.target_name if isinstance(drafter, PhraseHead) else DEFAULT_TARGET
+    named = drafter.config.target_name if isinstance(drafter, Head) else DEFAULT_TARGET
     try:
         return load_target_quietly(options.target or named, load)
     except TargetError as error:

@@ -1,7 +1,19 @@
 """Drafters: what proposes draft trees."""
 
+from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.loading import load_drafter, load_head, shipped_heads
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.protocol import DraftBudget, Drafter, Observer
+from phrasedraft.drafters.token_chain import TokenChain
 
-__all__ = ["DraftBudget", "Drafter", "Observer", "PhraseHead", "load_drafter", "load_head", "shipped_heads"]
+__all__ = [
+    "DraftBudget",
+    "Drafter",
+    "Head",
+    "Observer",
+    "PhraseHead",
+    "TokenChain",
+    "load_drafter",
+    "load_head",
+    "shipped_heads",
+]

@@ -8,6 +8,9 @@ from typing import Any
 from phrasedraft.errors import HeadFileError
 
 FORMAT_VERSION = 1
+PHRASE, TOKEN_CHAIN = "phrase", "token_chain"
+ARCHITECTURES = {PHRASE: "PhraseHead", TOKEN_CHAIN: "TokenChain"}
+"""The class of each kind of head, by its `speculators_model_type`."""
 RETRAIN = "train a head with `phrasedraft fit`, or take the folder from where it came again"
 
 
@@ -22,7 +25,11 @@ class TrainedTemplate:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadConfig:
-    """What a head was made for, how it is built and where it comes from."""
+    """What a head was made for, how it is built and where it comes from.
+
+    `kind` is the `speculators_model_type`. A token chain drafts `num_steps` positions one after the other; a phrase
+    head has one step.
+    """
 
     target_name: str
     target_hidden_size: int
@@ -34,23 +41,26 @@ class HeadConfig:
     trunk_width: int = 256
     temperature: float = 1.0
     provenance: dict[str, Any] = field(default_factory=dict)
+    kind: str = PHRASE
+    num_steps: int = 1
 
 
 def describe_config(config: HeadConfig, phrase_shape: Sequence[int]) -> dict[str, Any]:
     """The envelope of the `speculators` format, before the weights' hash and the provenance."""
     return {
         "format_version": FORMAT_VERSION,
-        "speculators_model_type": "phrase",
-        "architectures": ["PhraseHead"],
+        "speculators_model_type": config.kind,
+        "architectures": [ARCHITECTURES[config.kind]],
         "draft_vocab_size": phrase_shape[0],
         "max_phrase_tokens": phrase_shape[1],
         "target_hidden_size": config.target_hidden_size,
         "target_vocab_size": config.target_vocab_size,
         "target_layers": list(config.target_layers),
         "trunk_width": config.trunk_width,
+        **({"num_steps": config.num_steps} if config.kind == TOKEN_CHAIN else {}),
         "temperature": config.temperature,
         "speculators_config": {
-            "algorithm": "phrase",
+            "algorithm": config.kind,
             "verifier": {
                 "name_or_path": config.target_name,
                 "tokenizer_fingerprint": config.tokenizer_fingerprint,
@@ -81,6 +91,10 @@ def parse_config(path: Path, envelope: dict[str, Any]) -> HeadConfig:
         raise HeadFileError(
             f"`{path}` has a temperature or layers that cannot be: {temperature}, {layers}", hint=RETRAIN
         )
+    kind = envelope["speculators_model_type"]
+    num_steps = field_of(envelope, "num_steps", int) if kind == TOKEN_CHAIN else 1
+    if num_steps < 1:
+        raise HeadFileError(f"`num_steps` in `{path}` is {num_steps}, it must be 1 or more", hint=RETRAIN)
     return HeadConfig(
         target_name=field_of(verifier, "name_or_path", str),
         target_hidden_size=field_of(envelope, "target_hidden_size", int),
@@ -92,6 +106,8 @@ def parse_config(path: Path, envelope: dict[str, Any]) -> HeadConfig:
         trunk_width=field_of(envelope, "trunk_width", int),
         temperature=temperature,
         provenance=field_of(envelope, "provenance", dict),
+        kind=kind,
+        num_steps=num_steps,
     )
 
 

@@ -17,7 +17,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from phrasedraft.drafters.head_config import FORMAT_VERSION, RETRAIN, HeadConfig, describe_config, parse_config
+from phrasedraft.drafters.head_config import (
+    ARCHITECTURES,
+    FORMAT_VERSION,
+    PHRASE,
+    RETRAIN,
+    HeadConfig,
+    describe_config,
+    parse_config,
+)
 from phrasedraft.errors import HeadFileError
 
 CONFIG = "config.json"
@@ -65,11 +73,20 @@ def replace_file(path: Path, data: bytes) -> None:
         raise
 
 
-def read(folder: Path) -> tuple[HeadConfig, dict[str, Tensor]]:
-    """The config and the tensors of the head in `folder`; raises `HeadFileError` for every fault."""
-    if not folder.is_dir():
-        raise HeadFileError(f"head folder `{folder}` does not exist", hint=RETRAIN)
+def kind_of(folder: Path) -> str:
+    """Which kind of head lies in `folder`, `phrase` or `token_chain`; `HeadFileError` as `read`."""
+    kind: str = _read_envelope(folder)["speculators_model_type"]
+    return kind
+
+
+def read(folder: Path, kind: str = PHRASE) -> tuple[HeadConfig, dict[str, Tensor]]:
+    """The config and the tensors of the head in `folder`, of this kind; raises `HeadFileError` for every fault."""
     envelope = _read_envelope(folder)
+    if envelope["speculators_model_type"] != kind:
+        raise HeadFileError(
+            f"`{folder}` holds a `{ARCHITECTURES[envelope['speculators_model_type']]}`, not a `{ARCHITECTURES[kind]}`",
+            hint="`load_head` loads either",
+        )
     config = parse_config(folder / CONFIG, envelope)
     if not isinstance(envelope.get("sha256"), dict) or not isinstance(envelope["sha256"].get(WEIGHTS), str):
         raise HeadFileError(f"`{folder / CONFIG}` has no `sha256` of `{WEIGHTS}`", hint=RETRAIN)
@@ -94,15 +111,19 @@ def load_weights(module: nn.Module, tensors: dict[str, Tensor], folder: Path) ->
 def _read_envelope(folder: Path) -> dict[str, Any]:
     """The parsed `config.json` of a format this version reads."""
     path = folder / CONFIG
+    if not folder.is_dir():
+        raise HeadFileError(f"head folder `{folder}` does not exist", hint=RETRAIN)
     try:
         envelope = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise HeadFileError(f"`{folder}` holds no `{CONFIG}`, so it is not a whole head", hint=RETRAIN) from None
     except (ValueError, OSError) as error:
         raise HeadFileError(f"`{path}` is not JSON: {error}", hint=RETRAIN) from error
-    if not isinstance(envelope, dict) or envelope.get("speculators_model_type") != "phrase":
+    if not isinstance(envelope, dict) or envelope.get("speculators_model_type") not in tuple(ARCHITECTURES):
         raise HeadFileError(
-            f"`{path}` does not describe a phrase head (`speculators_model_type` is not `phrase`)", hint=RETRAIN
+            f"`{path}` does not describe a phrase head or a token chain (`speculators_model_type` is neither "
+            f"{' nor '.join(f'`{kind}`' for kind in ARCHITECTURES)})",
+            hint=RETRAIN,
         )
     version = envelope.get("format_version")
     if version != FORMAT_VERSION:

@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from phrasedraft.drafters.head_file import default_head_path
+from phrasedraft.drafters.head import Head
+from phrasedraft.drafters.head_config import PHRASE, TOKEN_CHAIN
+from phrasedraft.drafters.head_file import default_head_path, kind_of
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.prompt_lookup import PromptLookup
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.drafters.suffix_automaton import SuffixAutomatonDrafter
+from phrasedraft.drafters.token_chain import TokenChain
 from phrasedraft.drafters.token_recycling import TokenRecycling
 from phrasedraft.errors import OptionError
 
@@ -18,12 +21,20 @@ TRAINING_FREE: dict[str, Callable[[], Drafter]] = {
 }
 """The drafters that need no head, by name."""
 
+HEADS: dict[str, Callable[[Path], Head]] = {
+    PHRASE: PhraseHead.from_pretrained,
+    TOKEN_CHAIN: TokenChain.from_pretrained,
+}
+"""How each kind of head is read, by its `speculators_model_type`."""
+
 
 def load_drafter(name: str) -> Drafter:
-    """A new drafter of those that need no training: `prompt-lookup`, `suffix-automaton` or `token-recycling`.
+    """A new drafter: `prompt-lookup`, `suffix-automaton`, `token-recycling`, or a head by its name or folder.
 
-    Raises `OptionError` for any other name.
+    Raises `OptionError` for any other name, `HeadFileError` for a folder that does not hold a whole head.
     """
+    if name not in TRAINING_FREE and (name in shipped_heads() or Path(name).is_dir()):
+        return load_head(name)
     if name not in TRAINING_FREE:
         raise OptionError(
             f"the drafter is `{name}`, it may be {', '.join(f'`{known}`' for known in TRAINING_FREE)}",
@@ -37,9 +48,10 @@ def shipped_heads() -> dict[str, Path]:
     return {folder.name: folder for folder in sorted(default_head_path().parent.iterdir()) if folder.is_dir()}
 
 
-def load_head(name: str | Path) -> PhraseHead:
-    """The head `name`: that of an embedded target (`smollm2-135m`), or a folder written by `phrasedraft fit`.
+def load_head(name: str | Path) -> Head:
+    """The head `name`, of whichever kind: that of an embedded target (`smollm2-135m`), or a folder `fit` wrote.
 
     Raises `HeadFileError` for a folder that does not hold a whole head.
     """
-    return PhraseHead.from_pretrained(shipped_heads().get(str(name), Path(name)))
+    folder = shipped_heads().get(str(name), Path(name))
+    return HEADS[kind_of(folder)](folder)

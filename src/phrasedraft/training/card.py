@@ -1,17 +1,25 @@
 """The README beside a head: what it is for, where it comes from, what it does."""
 
+from collections.abc import Callable
 from pathlib import Path
 
+from phrasedraft.drafters.head import Head
+from phrasedraft.drafters.head_config import PHRASE, TOKEN_CHAIN
 from phrasedraft.drafters.head_file import replace_file
-from phrasedraft.drafters.phrase_head import PhraseHead
+
+TITLES: dict[str, str] = {PHRASE: "Phrase head", TOKEN_CHAIN: "Token chain"}
+ENTRIES: dict[str, Callable[[Head], str]] = {
+    PHRASE: lambda head: f"{len(head.vocabulary):,} phrases of up to {head.vocabulary.max_tokens} tokens",
+    TOKEN_CHAIN: lambda head: f"{len(head.vocabulary):,} single tokens, {head.config.num_steps} steps a draft",
+}
 
 
-def write_card(folder: Path, head: PhraseHead) -> None:
+def write_card(folder: Path, head: Head) -> None:
     """Write `README.md` beside the head's two files."""
     replace_file(folder / "README.md", card(head).encode())
 
 
-def card(head: PhraseHead) -> str:
+def card(head: Head) -> str:
     """The text of a head's README, from its config alone."""
     config, provenance = head.config, head.config.provenance
     files = "\n".join(
@@ -26,9 +34,9 @@ library_name: phrasedraft
 base_model: {config.target_name}
 ---
 
-# Phrase head for `{config.target_name}`
+# {TITLES[config.kind]} for `{config.target_name}`
 
-A draft head for phrasedraft: {len(head.vocabulary):,} phrases of up to {head.vocabulary.max_tokens} tokens,
+A draft head for phrasedraft: {ENTRIES[config.kind](head)},
 {head.num_parameters:,} parameters, stored in fp16. It reads the target's hidden states of layers
 {list(config.target_layers)} and the embedding of the last token, and proposes what the target may say
 next; the target decides every token. It works with this target only (hidden size
@@ -57,7 +65,7 @@ token; landing is the share of passes that accept a draft, banked the tokens acc
 """
 
 
-def _figures(head: PhraseHead) -> str:
+def _figures(head: Head) -> str:
     return "\n".join(
         f"| `{name}` | {nodes} | {line['tokens_per_pass']:.3f} | {line['landing']:.3f} | {line['banked']:.2f} | "
         f"{line['passes']:,} |"

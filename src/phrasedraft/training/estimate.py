@@ -9,9 +9,9 @@ import torch
 
 from phrasedraft.corpus.answers import read_corpora
 from phrasedraft.corpus.prompts import read_prompts
-from phrasedraft.drafters.phrase_head import PhraseScorer
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.model import TransformersTarget
+from phrasedraft.training.kinds import kind_of
 from phrasedraft.training.recipe import Recipe
 
 PROBE_TOKENS = 512
@@ -60,7 +60,7 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
     width = target.hidden_rows(tokens, torch.ones_like(tokens), features).shape[-1]
     seconds = time.perf_counter() - start
     with torch.device("meta"):
-        scorer = PhraseScorer(
+        scorer = kind_of(settings).scorer_class(
             feature_size=width,
             hidden_size=target.identity.hidden_size,
             num_phrases=settings.vocabulary.num_phrases,

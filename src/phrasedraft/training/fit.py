@@ -6,63 +6,44 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
 from rich.console import Console
-from torch import Tensor
 
 from phrasedraft.decoding.stats import DecodingStats
+from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.replay import replay
-from phrasedraft.phrases import PhraseVocabulary, Tokenizer, TokenPieces, VocabularySettings, mine
+from phrasedraft.phrases import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import Target
-from phrasedraft.training.calibration import calibrate
 from phrasedraft.training.card import write_card
 from phrasedraft.training.checkpoint import finish_checkpoint, run_key
 from phrasedraft.training.data import TracedCorpus, trace_corpora
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.examples import EmbeddingTable
 from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
+from phrasedraft.training.fit_target import FitTarget
 from phrasedraft.training.guards import check_served
+from phrasedraft.training.kinds import kind_of
+from phrasedraft.training.learner import Learner
 from phrasedraft.training.origin import trained_template
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.stages import Stages
-from phrasedraft.training.traces import FeatureSource, Trace
+from phrasedraft.training.traces import Trace
 from phrasedraft.training.trainer import Trainer
 
 PHRASES = "phrases.safetensors"
 CHECKPOINT = "checkpoint.pt"
 
 
-@runtime_checkable
-class FitTarget(FeatureSource, Protocol):
-    """What `fit` needs of the target."""
-
-    @property
-    def eos_token_ids(self) -> frozenset[int]:
-        """Every token that ends a text."""
-        ...
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """How it spells."""
-        ...
-
-    def embed(self, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token hidden"]:
-        """Its input embedding of `tokens`."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class FitResult:
     """The head, its held-out replay by corpus and number of draft tokens, and what each epoch and stage came to."""
 
-    head: PhraseHead
+    head: Head
     replayed: dict[str, dict[int, DecodingStats]]
     history: list[dict[str, float]]
     stages: Stages
@@ -89,7 +70,7 @@ def fit(
         raise OptionError(f"`{output}` is a file, a head is a folder", hint="give another `--output`")
     console = console or Console(stderr=True)
     stages = stages or Stages()
-    features = FeatureSpec(layers=settings.traces.layers)
+    kind, features = kind_of(settings), FeatureSpec(layers=settings.traces.layers)
     with stages("traces"):
         data = trace_corpora(
             target,
@@ -105,23 +86,27 @@ def fit(
         share = check_served(target, train, features)
         console.print(f"answers checked: {share:.0%} of the tokens are the target's first choice", soft_wrap=True)
     with stages("mining"):
-        vocabulary = vocabulary or mine_answers(target, train, settings.vocabulary, console)
+        vocabulary = (
+            kind.choose(vocabulary, console) if vocabulary else kind.mine(target, train, settings.vocabulary, console)
+        )
         vocabulary.save(work / PHRASES)
     config = _config(target, data, corpus_paths, settings, command)
     with stages("training"):
-        run = _Training(target, data, vocabulary, config, settings)
+        learner = kind.learner(vocabulary, settings)
+        run = _Training(target, data, learner, config, settings)
         scorer, history = run_epochs(run.trainer, run.replayed, work / CHECKPOINT, run.key, console)
     with stages("calibration"):
-        temperature = calibrate(scorer, run.trainer.normaliser, run.validation, run.embedding)
+        temperature = learner.calibrate(scorer, run.validation, run.embedding)
         console.print(f"temperature: {temperature}")
-    config = replace(config, temperature=temperature)
-    head = PhraseHead(scorer=scorer, vocabulary=vocabulary, config=config)
+    head = learner.head(scorer, replace(config, temperature=temperature))
     with stages("replay"):
         tables = {
-            part.corpus.name: _replay_all(head, part, settings.replay, run.embedding) for part in data if part.held_out
+            part.corpus.name: _replay_all(head, learner.max_depth, part, settings.replay, run.embedding)
+            for part in data
+            if part.held_out
         }
     results = {name: {str(nodes): summary(stats) for nodes, stats in table.items()} for name, table in tables.items()}
-    head.config = replace(config, provenance={**config.provenance, "epochs": history, "held_out": results})
+    head.config = replace(head.config, provenance={**config.provenance, "epochs": history, "held_out": results})
     head.save_pretrained(output)
     write_card(output, head)
     finish_checkpoint(work / CHECKPOINT)
@@ -135,27 +120,23 @@ class _Training:
         self,
         target: FitTarget,
         data: Sequence[TracedCorpus],
-        vocabulary: PhraseVocabulary,
+        learner: Learner,
         config: HeadConfig,
         settings: FitSettings,
     ) -> None:
         train, held_out = _flat(part.train for part in data), _flat(part.held_out for part in data)
-        examples, self.validation = (
-            make_examples(side, vocabulary, target.eos_token_ids) for side in (train, held_out)
-        )
+        examples, self.validation = (learner.examples(side, target.eos_token_ids) for side in (train, held_out))
         self.embedding = EmbeddingTable.of(torch.cat([examples.tokens, self.validation.tokens]), target.embed)
-        self.trainer = Trainer(examples, self.embedding, vocabulary, settings.training)
-        self.key = run_key(asdict(config), vocabulary.fingerprint)
-        self._vocabulary, self._config = vocabulary, config
+        self.trainer = Trainer(examples, self.embedding, learner.vocabulary, settings.training, learner)
+        self.key = run_key(asdict(config), learner.vocabulary.fingerprint)
+        self._learner, self._config = learner, config
         everything = [answer for part in data for answer in part.recorded()]
         self._judged = everything[:: math.ceil(len(everything) / settings.replay.max_answers)]
-        self._budget = DraftBudget(
-            num_draft_tokens=settings.replay.num_draft_tokens[0], max_depth=vocabulary.max_tokens
-        )
+        self._budget = DraftBudget(num_draft_tokens=settings.replay.num_draft_tokens[0], max_depth=learner.max_depth)
 
     def replayed(self, scorer: PhraseScorer) -> DecodingStats:
         """What a head of this scorer would have accepted on some held-out answers."""
-        head = PhraseHead(scorer=scorer, vocabulary=self._vocabulary, config=self._config)
+        head = self._learner.head(scorer, self._config)
         return replay(head, self._judged, self._budget, self.embedding)
 
 
@@ -173,23 +154,10 @@ def summary(stats: DecodingStats) -> dict[str, float | int]:
     }
 
 
-def mine_answers(
-    target: FitTarget, traces: Sequence[Trace], settings: VocabularySettings, console: Console
-) -> PhraseVocabulary:
-    """The phrases of the answers trained on."""
-    if target.tokenizer is None:
-        raise OptionError("the target was given without a tokenizer, which mining needs to see words")
-    pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
-    vocabulary = mine([trace.tokens for trace in traces], pieces, settings)
-    console.print(f"vocabulary: {len(vocabulary):,} phrases of up to {vocabulary.max_tokens} tokens", soft_wrap=True)
-    return vocabulary
-
-
 def _replay_all(
-    head: PhraseHead, part: TracedCorpus, settings: ReplaySettings, embedding: EmbeddingTable
+    head: Head, depth: int, part: TracedCorpus, settings: ReplaySettings, embedding: EmbeddingTable
 ) -> dict[int, DecodingStats]:
     """All held-out answers of one corpus at each node count."""
-    depth = head.vocabulary.max_tokens
     return {
         nodes: replay(head, part.recorded(), DraftBudget(num_draft_tokens=nodes, max_depth=depth), embedding)
         for nodes in sorted(settings.num_draft_tokens)

@@ -1,11 +1,39 @@
 """What a head is made of, stage by stage: the sections of a recipe."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from phrasedraft.corpus.distill import DistillSettings
 from phrasedraft.errors import OptionError
 from phrasedraft.phrases import VocabularySettings
 from phrasedraft.training.trainer import TrainingSettings
+
+PHRASE_HEAD: Final = "phrase-head"
+TOKEN_CHAIN: Final = "token-chain"
+HEAD_KINDS: Final = (PHRASE_HEAD, TOKEN_CHAIN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadSettings:
+    """Which kind of head: `phrase-head`, or `token-chain`, which drafts single tokens one after another.
+
+    A token chain learns `num_steps` steps and takes `num_draft_steps` where they pay, which may be more: its cell goes
+    on from any state.
+    """
+
+    kind: str = PHRASE_HEAD
+    num_steps: int = 4
+    num_draft_steps: int = 4
+
+    def __post_init__(self) -> None:
+        if self.kind not in HEAD_KINDS:
+            raise OptionError(
+                f"the kind of head is `{self.kind}`, it may be {', '.join(f'`{kind}`' for kind in HEAD_KINDS)}",
+                hint=f"`{PHRASE_HEAD}` is what this library is about; `{TOKEN_CHAIN}` is the control for it",
+            )
+        for name in ("num_steps", "num_draft_steps"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 1 or more", hint="4 is the default")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +66,7 @@ class ReplaySettings:
 class FitSettings:
     """What a head is made of, stage by stage."""
 
+    head: HeadSettings = field(default_factory=HeadSettings)
     distill: DistillSettings = field(default_factory=DistillSettings)
     vocabulary: VocabularySettings = field(default_factory=VocabularySettings)
     traces: TraceSettings = field(default_factory=TraceSettings)

@@ -64,8 +64,8 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe in a TOML file, with `overrides` (`section.field=value`) applied.
 
     Keys outside sections are the recipe's own (`target`, `prompts`, ...); sections are those of the settings
-    (`[distill]`, `[vocabulary]`, `[traces]`, `[training]`, `[replay]`). `DataError` for a file that is not TOML,
-    `OptionError` for what it may not hold.
+    (`[head]`, `[distill]`, `[vocabulary]`, `[traces]`, `[training]`, `[replay]`). `DataError` for a file that is not
+    TOML, `OptionError` for what it may not hold.
     """
     try:
         table = tomllib.loads(path.read_text())

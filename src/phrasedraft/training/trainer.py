@@ -1,4 +1,4 @@
-"""Trains a phrase head on traces and keeps the epoch that replays best on held-out answers."""
+"""Trains a head on traces and keeps the epoch that replays best on held-out answers."""
 
 import copy
 import math
@@ -16,9 +16,11 @@ from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.learner import Learner
 from phrasedraft.training.loggers import check_logger
-from phrasedraft.training.losses import LossSettings, PhraseLoss
+from phrasedraft.training.losses import LossSettings
 from phrasedraft.training.order import epoch_batches
+from phrasedraft.training.phrase_learner import PhraseLearner
 from phrasedraft.training.randomness import seed_of, seeded
 from phrasedraft.training.standardise import Standardiser
 
@@ -68,7 +70,10 @@ class TrainingSettings:
 
 
 class Trainer:
-    """One training run: steps through the examples, and gives the trained scorer with its input scaling folded in."""
+    """One training run: steps through the examples, and gives the trained scorer with its input scaling folded in.
+
+    A `learner` says what kind of head it is, a phrase head unless given; `examples` are its own.
+    """
 
     def __init__(
         self,
@@ -76,6 +81,7 @@ class Trainer:
         embedding: EmbeddingTable,
         vocabulary: PhraseVocabulary,
         settings: TrainingSettings,
+        learner: Learner | None = None,
     ) -> None:
         if not bool((examples.longest >= 0).any()):
             raise DataError(
@@ -85,10 +91,11 @@ class Trainer:
         self.examples = examples
         self.embedding = embedding
         self.settings = settings
-        self.normaliser = PrefixSoftmax(vocabulary.trie)
+        self._learner = learner or PhraseLearner(vocabulary, settings.loss)
+        self.normaliser = self._learner.normaliser
         self.standardise = Standardiser.of(examples, embedding)
         with seeded(seed_of(settings.seed, "weights")):
-            self.scorer = PhraseScorer(
+            self.scorer = self._learner.scorer_class(
                 feature_size=examples.hidden.shape[1],
                 hidden_size=embedding.rows.shape[1],
                 num_phrases=len(vocabulary),
@@ -96,7 +103,6 @@ class Trainer:
                 dropout=settings.dropout,
             )
         start_from_counts(self.scorer, self.normaliser, examples)
-        self._loss = PhraseLoss(self.normaliser, settings.loss)
         self._average = copy.deepcopy(self.scorer)
         self.num_steps = 0
         self._optimizer = self._make_optimizer()
@@ -183,7 +189,7 @@ class Trainer:
             hidden = hidden + self.settings.input_noise * torch.randn_like(hidden)
             embedding = embedding + self.settings.input_noise * torch.randn_like(embedding)
         trunk = self.scorer.trunk(hidden, embedding)
-        return self._loss(self.scorer, trunk, self.examples.longest[rows], self.examples.open_ended[rows])
+        return self._learner.loss(self.scorer, trunk, self.examples, rows)
 
     def _follow(self) -> None:
         """Move the running mean of the weights; it follows closely at first, when weights move fast."""

@@ -14,6 +14,9 @@ import torch
 RAPL = Path("/sys/class/powercap")
 """Where Linux exposes the energy counters of the processor's packages, in microjoules."""
 
+BUSY = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
+"""Kinds of processor time that are work, as psutil names them on any system; a guest's time is counted under `user`."""
+
 _CLEAR_PEAK = b"5"
 """Written to `clear_refs`, this makes the kernel count the peak of the resident memory anew (man 5 proc)."""
 
@@ -71,14 +74,7 @@ class Meter:
             return None
         times = self._psutil.cpu_times(percpu=True)
         own = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else range(len(times))
-        idle = ("idle", "iowait", "guest", "guest_nice")  # guests are counted under `user` already
-        busy = sum(
-            value
-            for core in own
-            if core < len(times)
-            for name, value in times[core]._asdict().items()
-            if name not in idle
-        )
+        busy = sum(getattr(times[core], kind, 0.0) for core in own if core < len(times) for kind in BUSY)
         mine = self._psutil.Process().cpu_times()
         return float(busy - mine.user - mine.system)
 

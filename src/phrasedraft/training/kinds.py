@@ -1,0 +1,57 @@
+"""The kinds of heads that can be trained, by the name a recipe calls them."""
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+
+from phrasedraft.drafters.chain_scorer import ChainScorer
+from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
+from phrasedraft.training.chain_learner import ChainLearner, frequent_tokens, single_tokens
+from phrasedraft.training.fit_settings import PHRASE_HEAD, TOKEN_CHAIN, FitSettings, HeadSettings
+from phrasedraft.training.fit_target import FitTarget
+from phrasedraft.training.learner import Learner
+from phrasedraft.training.phrase_learner import PhraseLearner, mine_answers
+from phrasedraft.training.traces import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadKind:
+    """Where a kind of head takes its entries from, what holds its weights, and how it learns.
+
+    `mine` finds the entries in the answers trained on, `choose` takes them from phrases that are given.
+    """
+
+    scorer_class: type[PhraseScorer]
+    mine: Callable[[FitTarget, Sequence[Trace], VocabularySettings, Console], PhraseVocabulary]
+    choose: Callable[[PhraseVocabulary, Console], PhraseVocabulary]
+    learner: Callable[[PhraseVocabulary, FitSettings], Learner]
+
+
+KINDS = {
+    PHRASE_HEAD: HeadKind(
+        scorer_class=PhraseScorer,
+        mine=mine_answers,
+        choose=lambda vocabulary, _: vocabulary,
+        learner=lambda vocabulary, settings: PhraseLearner(vocabulary, settings.training.loss),
+    ),
+    TOKEN_CHAIN: HeadKind(
+        scorer_class=ChainScorer,
+        mine=frequent_tokens,
+        choose=single_tokens,
+        learner=lambda vocabulary, settings: ChainLearner(
+            vocabulary, settings.training.loss, settings.head.num_steps, settings.head.num_draft_steps
+        ),
+    ),
+}
+
+
+def kind_of(settings: FitSettings) -> HeadKind:
+    """The kind of head the settings ask for; warns of settings that have no effect on it."""
+    if settings.head.kind == PHRASE_HEAD and settings.head != HeadSettings():
+        changed = [name for name, value in vars(HeadSettings()).items() if getattr(settings.head, name) != value]
+        names = ", ".join(f"`head.{name}`" for name in changed)
+        warnings.warn(f"{names} has no effect on a phrase head, which has one step", stacklevel=2)
+    return KINDS[settings.head.kind]

@@ -1,0 +1,52 @@
+"""What is particular to one kind of head when it is trained; everything else of a training run is the same for all."""
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from phrasedraft.drafters.head import Head
+from phrasedraft.drafters.head_config import HeadConfig
+from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
+from phrasedraft.phrases.vocabulary import PhraseVocabulary
+from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.traces import Trace
+
+
+@runtime_checkable
+class Learner(Protocol):
+    """How heads of one kind learn the entries of `vocabulary`: their examples, weights, loss and temperature."""
+
+    vocabulary: PhraseVocabulary
+    normaliser: PrefixSoftmax
+    """How the scores of the entries become probabilities."""
+
+    @property
+    def scorer_class(self) -> type[PhraseScorer]:
+        """The weights."""
+        ...
+
+    @property
+    def max_depth(self) -> int:
+        """How many tokens a draft may be long."""
+        ...
+
+    def examples(self, traces: Sequence[Trace], eos_token_ids: frozenset[int]) -> Examples:
+        """One example for each row of `traces` that a draft could be made from."""
+        ...
+
+    def loss(
+        self, scorer: PhraseScorer, trunk: Float[Tensor, "batch trunk"], examples: Examples, rows: Int[Tensor, " batch"]
+    ) -> Float[Tensor, ""]:
+        """The mean loss over `rows` of `examples`, whose trunk is given."""
+        ...
+
+    def calibrate(self, scorer: PhraseScorer, examples: Examples, embedding: EmbeddingTable) -> float:
+        """The temperature under which `examples`, which were held out, are most probable."""
+        ...
+
+    def head(self, scorer: PhraseScorer, config: HeadConfig) -> Head:
+        """The drafter these weights make."""
+        ...
