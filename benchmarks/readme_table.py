@@ -29,7 +29,9 @@ def main() -> None:
     readme = path.read_text(encoding="utf-8")
     made = with_table(readme)
     if "--check" in sys.argv[1:]:
-        sys.exit(0 if made == readme else "README.md's table is not that of the results: run benchmarks/readme_table.py")
+        sys.exit(
+            0 if made == readme else "README.md's table is not that of the results: run benchmarks/readme_table.py"
+        )
     path.write_text(made, encoding="utf-8")
 
 

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from phrasedraft.corpus.answers import Answer
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec

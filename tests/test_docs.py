@@ -1,6 +1,7 @@
 """Every Python snippet on a page runs, top to bottom, as a reader would run it; every link leads somewhere."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -35,3 +36,10 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
 
 def test_the_readme_stays_under_150_lines() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) < 150
+
+
+def test_the_readme_shows_the_committed_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["readme_table.py", "--check"])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(str(ROOT / "benchmarks" / "readme_table.py"), run_name="__main__")
+    assert left.value.code == 0

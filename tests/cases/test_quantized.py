@@ -12,7 +12,8 @@ import zoo
 from kit import PROMPT, RightDrafter, WrongDrafter, generated, greedy_answer, target_of
 from phrasedraft import Decoder, Stopping, TransformersTarget
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.errors import OptionError
 from phrasedraft.integrations.transformers import phrase_generate
 from phrasedraft.phrases.vocabulary import PhraseVocabulary

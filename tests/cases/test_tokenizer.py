@@ -7,7 +7,8 @@ import zoo
 from kit import PROMPT, RightUntilDrafter, generated, greedy_answer, plain, target_of
 from phrasedraft import Decoder, Stopping, TransformersTarget
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.errors import HeadMismatchError
 from phrasedraft.integrations.transformers import phrase_generate
 from phrasedraft.phrases import VocabularySettings, mine_spans

@@ -13,7 +13,8 @@ from phrasedraft import Decoder, Stopping, load_target
 from phrasedraft.cli.app import app
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from saved import byte_tokenizer, save_target
 

@@ -12,7 +12,8 @@ from answering import ending_target, with_template
 from phrasedraft import Decoder, TransformersTarget
 from phrasedraft.drafters.head_check import check_head
 from phrasedraft.drafters.head_config import HeadConfig, TrainedTemplate
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.errors import HeadFileError, HeadMismatchError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from texts import CHAT_TEMPLATE

@@ -4,7 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget, Drafter
 from phrasedraft.errors import HeadMismatchError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary

@@ -6,7 +6,8 @@ import torch
 from kit import PROMPT, STUBS, plain, target_of
 from phrasedraft import GREEDY, Choice, Decoder, Stopping
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.evaluation.remembering import for_replay
 from phrasedraft.evaluation.replay import RecordedAnswer, replay_answer

@@ -1,6 +1,8 @@
 """Where the results of a benchmark come from."""
 
+import os
 import shlex
+import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,12 +16,14 @@ from phrasedraft.cli.options import TargetOptions
 from phrasedraft.drafters.head import Head
 from phrasedraft.evaluation.bench.folder import ResultsFolder
 from phrasedraft.evaluation.bench.paper import head_facts
-from phrasedraft.evaluation.bench.result import Difference, Provenance
+from phrasedraft.evaluation.bench.result import Difference, Provenance, Result
 from phrasedraft.evaluation.environment import environment
 from phrasedraft.evaluation.fertility import bundled_texts, fertility, replay_text
 from phrasedraft.phrases.pieces import TokenPieces
 
 FERTILITY_NODES = 8
+BUSY_CORES = 0.3
+"""Other programs that keep this much of a core busy disturb what is timed."""
 
 
 def provenance_of(
@@ -82,3 +86,29 @@ def fertility_lines(loaded: Loaded) -> list[dict[str, Any]]:
             line |= {"tokens_per_pass": replayed.tokens_per_pass, "num_draft_tokens": FERTILITY_NODES}
         lines.append(line)
     return lines
+
+
+def load_remarks(results: Sequence[Result]) -> list[str]:
+    """How busy other programs were, where that matters or is not known."""
+    loads = [result.other_load for result in results if result.other_load is not None]
+    if not loads:
+        return ["how busy other programs were is not known: `pip install psutil`"]
+    disturbed = sum(load > BUSY_CORES for load in loads) / len(loads)
+    if disturbed < 0.05:
+        return []
+    return [
+        f"other programs kept more than {BUSY_CORES} of the {os.cpu_count()} cores busy during {disturbed:.0%} of the "
+        f"answers (median {statistics.median(loads):.2f}): times are unsure"
+    ]
+
+
+def left_out_remarks(
+    keys: Sequence[tuple[str, str, str, str, int]], results: Sequence[Result], context_limit: int | None
+) -> list[str]:
+    """The turns that were not answered."""
+    answered = {result.key for result in results}
+    return [
+        f"{key[1]}: left out for {key[2]}, the conversation fills the target's context of {context_limit} tokens"
+        for key in keys
+        if key not in answered
+    ]

@@ -1,8 +1,6 @@
 """What `phrasedraft bench` does: set up the methods, run them with progress, write and show the report."""
 
-import os
 import signal
-import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from phrasedraft.budget.cost import NUM_NODES, measure_pass_cost
 from phrasedraft.cli.bench_entrants import Rival, entrants_of, rivals_of, weights_digest
-from phrasedraft.cli.bench_facts import fertility_lines, provenance_of
+from phrasedraft.cli.bench_facts import fertility_lines, left_out_remarks, load_remarks, provenance_of
 from phrasedraft.cli.bench_options import BenchOptions
 from phrasedraft.cli.bench_show import finish
 from phrasedraft.cli.console import note_console
@@ -33,11 +31,9 @@ from phrasedraft.evaluation.bench.result import Difference, Result
 from phrasedraft.evaluation.bench.run import Conditions, Entrant, expected_keys, make_groups, run_benchmark, warm_up
 from phrasedraft.evaluation.bench.summary import summarize
 from phrasedraft.evaluation.dialogue import Dialogue, dialogue_of
+from phrasedraft.evaluation.environment import environment
 from phrasedraft.evaluation.prompts import BUNDLED, load_prompts
 from phrasedraft.phrases.pieces import TokenPieces
-
-BUSY_CORES = 0.3
-"""Other programs that keep this much of a core busy disturb what is timed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +103,7 @@ def _identity(target_options: TargetOptions, options: BenchOptions, loaded: Load
         "max_new_tokens": options.max_new_tokens,
         "seed": options.seed,
         "torch_threads": torch.get_num_threads(),
+        "processor": environment()["processor"],
     }
 
 
@@ -146,11 +143,11 @@ def _measure(
         with _bar(notes, len(keys), sum(key in folder.results for key in keys)) as show:
             found = run_benchmark(groups, entrants, folder, conditions, on_result=show)
         results += found
-        remarks += _left_out(keys, found, target.context_limit)
+        remarks += left_out_remarks(keys, found, target.context_limit)
     return Measured(
         results=results,
         differences=find_differences(target, dialogues, results),
-        remarks=[*remarks, *_load_remarks(results)],
+        remarks=[*remarks, *load_remarks(results)],
         rivals=rivals,
         target_parameters=sum(parameter.numel() for parameter in target.model.parameters()),
         is_exact_dtype=target.model.dtype == torch.float32,
@@ -223,28 +220,3 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _load_remarks(results: Sequence[Result]) -> list[str]:
-    loads = [result.other_load for result in results if result.other_load is not None]
-    if not loads:
-        return ["how busy other programs were is not known: `pip install psutil`"]
-    disturbed = sum(load > BUSY_CORES for load in loads) / len(loads)
-    if disturbed < 0.05:
-        return []
-    return [
-        f"other programs kept more than {BUSY_CORES} of the {os.cpu_count()} cores busy during {disturbed:.0%} of the "
-        f"answers (median {statistics.median(loads):.2f}): times are unsure"
-    ]
-
-
-def _left_out(
-    keys: Sequence[tuple[str, str, str, str, int]], results: Sequence[Result], context_limit: int | None
-) -> list[str]:
-    """The turns that were not answered."""
-    answered = {result.key for result in results}
-    return [
-        f"{key[1]}: left out for {key[2]}, the conversation fills the target's context of {context_limit} tokens"
-        for key in keys
-        if key not in answered
-    ]

@@ -10,7 +10,7 @@ from phrasedraft.cli.console import show_stage
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
 from phrasedraft.cli.options import ChoiceOptions, LoadOptions, StoppingOptions, TargetOptions
 from phrasedraft.decoding import Decoder, Stopping
-from phrasedraft.drafters import PhraseHead, shipped_heads
+from phrasedraft.drafters import Head, load_head, shipped_heads
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
 from phrasedraft.target import TransformersTarget, load_target
@@ -24,7 +24,7 @@ class Loaded:
 
     target: TransformersTarget
     drafter: Drafter
-    head: PhraseHead | None
+    head: Head | None
     head_name: str
 
     def decoder(self, num_draft_tokens: int) -> Decoder:
@@ -39,7 +39,7 @@ class Loaded:
 def load(options: TargetOptions) -> Loaded:
     """The target and head of a verb's options; the head is read first, so that a wrong one is refused at once."""
     folder = head_folder(options.target, options.head)
-    head = PhraseHead.from_pretrained(folder) if folder is not None else None
+    head = load_head(folder) if folder is not None else None
     target = load_target_quietly(options.target, options)
     if head is not None:
         head.check(target.identity)

@@ -2,6 +2,7 @@
 
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.loading import load_drafter, load_head, shipped_heads
+from phrasedraft.drafters.phrase_chain import PhraseChain
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.protocol import DraftBudget, Drafter, Observer
 from phrasedraft.drafters.token_chain import TokenChain
@@ -11,6 +12,7 @@ __all__ = [
     "Drafter",
     "Head",
     "Observer",
+    "PhraseChain",
     "PhraseHead",
     "TokenChain",
     "load_drafter",

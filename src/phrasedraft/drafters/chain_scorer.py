@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 
 
 class ChainScorer(PhraseScorer):
@@ -37,13 +37,6 @@ class ChainScorer(PhraseScorer):
         rows = self.row_norm(F.embedding(entries, self.output.weight))
         following: Tensor = self.dropout(self.step_norm(self.cell(rows, states)))
         return following
-
-    def log_probabilities(
-        self, states: Float[Tensor, "batch trunk"], temperature: float = 1.0
-    ) -> Float[Tensor, "batch choice"]:
-        """The log-probability of each entry and, last, of a token outside the entries, whose score is always 0."""
-        scores: Tensor = self.output(states).float() / temperature
-        return F.pad(scores, (0, 1)).log_softmax(dim=-1)
 
     @torch.no_grad()
     def probabilities(

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 

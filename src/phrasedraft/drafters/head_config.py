@@ -8,8 +8,8 @@ from typing import Any
 from phrasedraft.errors import HeadFileError
 
 FORMAT_VERSION = 1
-PHRASE, TOKEN_CHAIN = "phrase", "token_chain"
-ARCHITECTURES = {PHRASE: "PhraseHead", TOKEN_CHAIN: "TokenChain"}
+PHRASE, TOKEN_CHAIN, PHRASE_CHAIN = "phrase", "token_chain", "phrase_chain"
+ARCHITECTURES = {PHRASE: "PhraseHead", TOKEN_CHAIN: "TokenChain", PHRASE_CHAIN: "PhraseChain"}
 """The class of each kind of head, by its `speculators_model_type`."""
 RETRAIN = "train a head with `phrasedraft fit`, or take the folder from where it came again"
 
@@ -27,8 +27,8 @@ class TrainedTemplate:
 class HeadConfig:
     """What a head was made for, how it is built and where it comes from.
 
-    `kind` is the `speculators_model_type`. A token chain drafts `num_steps` positions one after the other; a phrase
-    head has one step.
+    `kind` is the `speculators_model_type`. A token chain drafts `num_steps` positions one after the other, a phrase
+    chain phrases as many times; a phrase head has one step.
     """
 
     target_name: str
@@ -57,7 +57,7 @@ def describe_config(config: HeadConfig, phrase_shape: Sequence[int]) -> dict[str
         "target_vocab_size": config.target_vocab_size,
         "target_layers": list(config.target_layers),
         "trunk_width": config.trunk_width,
-        **({"num_steps": config.num_steps} if config.kind == TOKEN_CHAIN else {}),
+        **({"num_steps": config.num_steps} if config.kind != PHRASE else {}),
         "temperature": config.temperature,
         "speculators_config": {
             "algorithm": config.kind,
@@ -92,7 +92,7 @@ def parse_config(path: Path, envelope: dict[str, Any]) -> HeadConfig:
             f"`{path}` has a temperature or layers that cannot be: {temperature}, {layers}", hint=RETRAIN
         )
     kind = envelope["speculators_model_type"]
-    num_steps = field_of(envelope, "num_steps", int) if kind == TOKEN_CHAIN else 1
+    num_steps = field_of(envelope, "num_steps", int) if kind != PHRASE else 1
     if num_steps < 1:
         raise HeadFileError(f"`num_steps` in `{path}` is {num_steps}, it must be 1 or more", hint=RETRAIN)
     return HeadConfig(

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from phrasedraft.drafters.head import Head
-from phrasedraft.drafters.head_config import PHRASE, TOKEN_CHAIN
+from phrasedraft.drafters.head_config import PHRASE, PHRASE_CHAIN, TOKEN_CHAIN
 from phrasedraft.drafters.head_file import default_head_path, kind_of
+from phrasedraft.drafters.phrase_chain import PhraseChain
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.prompt_lookup import PromptLookup
 from phrasedraft.drafters.protocol import Drafter
@@ -24,6 +25,7 @@ TRAINING_FREE: dict[str, Callable[[], Drafter]] = {
 HEADS: dict[str, Callable[[Path], Head]] = {
     PHRASE: PhraseHead.from_pretrained,
     TOKEN_CHAIN: TokenChain.from_pretrained,
+    PHRASE_CHAIN: PhraseChain.from_pretrained,
 }
 """How each kind of head is read, by its `speculators_model_type`."""
 

@@ -56,10 +56,20 @@ class PrefixSoftmax(nn.Module):
         """The probability of each phrase to be the longest one that fits; the rest to 1 is "none of them"."""
         scores = scores.clamp(max=SCORE_LIMIT)
         log_sums = self._log_group_sums(scores)
+        return self._reach(scores, log_sums) * (-log_sums).exp()[:, self.groups[:-1]]
+
+    def reach(self, scores: Float[Tensor, "batch phrase"]) -> Float[Tensor, "batch phrase"]:
+        """The probability of each phrase to fit, whether a longer one does or not; never above that of its parent."""
+        scores = scores.clamp(max=SCORE_LIMIT)
+        return self._reach(scores, self._log_group_sums(scores))
+
+    def _reach(
+        self, scores: Float[Tensor, "batch phrase"], log_sums: Float[Tensor, "batch group"]
+    ) -> Float[Tensor, "batch phrase"]:
         reach = (scores - log_sums[:, self.joined]).exp()[:, self.order]
         for level in self.levels[1:]:
             reach[:, level] *= reach[:, self.parent_places[level]]
-        return reach[:, self.places] * (-log_sums).exp()[:, self.groups[:-1]]
+        return reach[:, self.places]
 
     def paths(self) -> Int[Tensor, "phrase level"]:
         """For each phrase, the phrases it begins with, itself included, shortest first; padded with -1."""

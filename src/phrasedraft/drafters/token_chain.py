@@ -4,7 +4,6 @@ The control for the phrase head: the same inputs, the same width, the same train
 and a small recurrent cell looks further ahead, as in recurrent drafters (Zhang et al. 2024, 2403.09919).
 """
 
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,21 +14,18 @@ from torch import Tensor
 
 from phrasedraft.drafters import head_file
 from phrasedraft.drafters.chain_scorer import ChainScorer
-from phrasedraft.drafters.head_check import check_head
 from phrasedraft.drafters.head_config import TOKEN_CHAIN, HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseState
-from phrasedraft.drafters.protocol import DraftBudget, Embed
+from phrasedraft.drafters.protocol import DraftBudget
+from phrasedraft.drafters.trained_head import HeadState, TrainedHead
 from phrasedraft.errors import HeadFileError, OptionError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.target.features import FeatureSpec
-from phrasedraft.target.protocol import TargetIdentity
 from phrasedraft.tree.draft_tree import DraftTree
 
 MAX_BEAM = 16
 """Most nodes of one level that are looked beyond; trees of fewer nodes than this are the very best trees."""
 
 
-class TokenChain:
+class TokenChain(TrainedHead):
     """A drafter that scores single tokens for the next position, then for the one after each likely token, and so on.
 
     A draft takes up to `config.num_steps` steps, each one batched call. `propose` gives at most
@@ -38,6 +34,8 @@ class TokenChain:
     """
 
     name = "token-chain"
+    kind = TOKEN_CHAIN
+    scorer_class = ChainScorer
 
     def __init__(self, *, scorer: ChainScorer, vocabulary: PhraseVocabulary, config: HeadConfig) -> None:
         if len(vocabulary) and vocabulary.max_tokens != 1:
@@ -45,89 +43,34 @@ class TokenChain:
                 f"the vocabulary has phrases of up to {vocabulary.max_tokens} tokens, a token chain's entries "
                 "are single tokens"
             )
-        self.scorer = scorer.eval()
-        self.vocabulary = vocabulary
-        self.config = config
+        super().__init__(scorer=scorer, vocabulary=vocabulary, config=config)
         self._tokens: list[int] = vocabulary.phrase_tokens[:, 0].tolist() if len(vocabulary) else []
-        self._device = scorer.output.weight.device
-        self._has_warned = False
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> "TokenChain":
-        """The head in `folder`; `HeadFileError` says what is wrong with a folder that does not hold one."""
-        config, tensors = head_file.read(Path(folder), TOKEN_CHAIN)
-        vocabulary = PhraseVocabulary.from_tensor(tensors.pop(head_file.PHRASES))
+    def check_entries(cls, vocabulary: PhraseVocabulary, folder: Path) -> None:
+        """Refuse entries of several tokens."""
         if len(vocabulary) and vocabulary.max_tokens != 1:
             raise HeadFileError(
-                f"`{head_file.PHRASES}` in `{Path(folder) / head_file.WEIGHTS}` is {vocabulary.max_tokens} tokens "
-                "wide, in a token chain it must be 1",
+                f"`{head_file.PHRASES}` in `{folder / head_file.WEIGHTS}` is {vocabulary.max_tokens} tokens wide, in "
+                "a token chain it must be 1",
                 hint="take the folder from where it came again",
             )
-        scorer = ChainScorer(
-            feature_size=len(config.target_layers) * config.target_hidden_size,
-            hidden_size=config.target_hidden_size,
-            num_phrases=len(vocabulary),
-            trunk_width=config.trunk_width,
-        )
-        head_file.load_weights(scorer, tensors, Path(folder))
-        return cls(scorer=scorer, vocabulary=vocabulary, config=config)
-
-    def save_pretrained(self, folder: str | Path, *, dtype: torch.dtype = torch.float16) -> None:
-        """Write the head to `folder`, whole or not at all."""
-        tensors = {name: tensor.detach().cpu().to(dtype) for name, tensor in self.scorer.state_dict().items()}
-        head_file.refuse_overflow(tensors)
-        tensors[head_file.PHRASES] = self.vocabulary.to_tensor()
-        head_file.write(Path(folder), self.config, tensors)
-
-    @property
-    def features(self) -> FeatureSpec:
-        """The layers the head was trained on."""
-        return FeatureSpec(layers=self.config.target_layers)
-
-    @property
-    def num_parameters(self) -> int:
-        """How many weights the head has; the table of entries is not counted."""
-        return sum(parameter.numel() for parameter in self.scorer.parameters())
-
-    def check(self, target: TargetIdentity) -> None:
-        """Refuse a target of another hidden size, vocabulary or tokenizer; warn of other weights or template."""
-        check_head(self.name, self.config, target)
-
-    def place(self, device: torch.device) -> None:
-        """Move the weights to where the target's hidden states are."""
-        self._device = device
-        self.scorer.to(device)
-
-    def begin(
-        self,
-        prompt: Sequence[int],  # noqa: ARG002 - the head reads the last row only
-        committed: int,
-        hidden: Float[Tensor, "row feature"],
-        embed: Embed,
-    ) -> PhraseState:
-        """The state before the first draft; earlier rows than the last are not read."""
-        return PhraseState(hidden=hidden[-1:], token=committed, embed=embed)
-
-    def update(self, state: PhraseState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
-        """Go on from the last committed token."""
-        if committed:
-            state.hidden, state.token = hidden[-1:], committed[-1]
 
     @torch.inference_mode()
-    def propose(self, state: PhraseState, budget: DraftBudget) -> DraftTree:
+    def propose(self, state: HeadState, budget: DraftBudget) -> DraftTree:
         """The most probable nodes; where only a chain counts, the most probable token at each step."""
         size = budget.num_draft_tokens
         num_steps = min(self.config.num_steps, budget.max_depth, size)
         if num_steps <= 0 or not self._tokens:
             return DraftTree.root_only(state.token)
         draft = _Draft(size=size, width=1 if budget.chain_only else size)
-        embedding = state.embed(torch.tensor([state.token], device=self._device))
-        states = self.scorer.trunk(state.hidden.to(self._device), embedding.to(self._device))
+        assert isinstance(self.scorer, ChainScorer)
+        states = self.scorer.trunk(state.hidden.to(self._device), self.embedding(state).to(self._device))
         level = [0]
         for step in range(num_steps):
             probabilities = self.scorer.probabilities(states, self.config.temperature)
             if not torch.isfinite(probabilities[:, 0]).all():  # one that is not finite spoils its whole row
-                self._warn_not_finite(state)
+                self.warn_not_finite(state)
                 return DraftTree.root_only(state.token)
             rows = draft.extend(level, probabilities)
             level = draft.newest(MAX_BEAM)
@@ -136,22 +79,6 @@ class TokenChain:
             entries = torch.tensor([draft.entries[node] for node in level], device=self._device)
             states = self.scorer.advance(states[[rows[node] for node in level]], entries)
         return draft.tree(state.token, self._tokens)
-
-    def _warn_not_finite(self, state: PhraseState) -> None:
-        """Say once why nothing is drafted: else it would look like a head that is never right."""
-        if self._has_warned:
-            return
-        self._has_warned = True
-        weights, hidden = (
-            str(tensor.dtype).removeprefix("torch.") for tensor in (self.scorer.output.weight, state.hidden)
-        )
-        cause = (
-            f"its scores in {weights} are NaN or infinite: weights that overflow in this precision, or are damaged; "
-            "leave the head in the precision it is loaded in"
-            if torch.isfinite(state.hidden).all()
-            else f"the target's hidden states in {hidden} are NaN or infinite: load the target in bfloat16 or float32"
-        )
-        warnings.warn(f"`{self.name}` drafts nothing where {cause}", stacklevel=3)
 
 
 @dataclass

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.protocol import Drafter
 
 MEMORY_BYTES = 64 << 20

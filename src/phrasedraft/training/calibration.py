@@ -2,7 +2,7 @@
 
 import torch
 
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.training.examples import EmbeddingTable, Examples
 from phrasedraft.training.losses import LossSettings, PhraseLoss

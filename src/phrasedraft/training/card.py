@@ -4,13 +4,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from phrasedraft.drafters.head import Head
-from phrasedraft.drafters.head_config import PHRASE, TOKEN_CHAIN
+from phrasedraft.drafters.head_config import PHRASE, PHRASE_CHAIN, TOKEN_CHAIN
 from phrasedraft.drafters.head_file import replace_file
 
-TITLES: dict[str, str] = {PHRASE: "Phrase head", TOKEN_CHAIN: "Token chain"}
+TITLES: dict[str, str] = {PHRASE: "Phrase head", TOKEN_CHAIN: "Token chain", PHRASE_CHAIN: "Phrase chain"}
 ENTRIES: dict[str, Callable[[Head], str]] = {
     PHRASE: lambda head: f"{len(head.vocabulary):,} phrases of up to {head.vocabulary.max_tokens} tokens",
     TOKEN_CHAIN: lambda head: f"{len(head.vocabulary):,} single tokens, {head.config.num_steps} steps a draft",
+    PHRASE_CHAIN: lambda head: (
+        f"{len(head.vocabulary):,} phrases of up to {head.vocabulary.max_tokens} tokens, {head.config.num_steps} steps "
+        "a draft"
+    ),
 }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from phrasedraft.drafters.chain_scorer import ChainScorer
 from phrasedraft.drafters.head_config import TOKEN_CHAIN, HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.drafters.token_chain import TokenChain
 from phrasedraft.phrases import PhraseVocabulary, VocabularySettings

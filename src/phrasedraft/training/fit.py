@@ -13,7 +13,7 @@ from rich.console import Console
 from phrasedraft.decoding.stats import DecodingStats
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.replay import replay

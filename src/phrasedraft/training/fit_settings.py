@@ -10,15 +10,16 @@ from phrasedraft.training.trainer import TrainingSettings
 
 PHRASE_HEAD: Final = "phrase-head"
 TOKEN_CHAIN: Final = "token-chain"
-HEAD_KINDS: Final = (PHRASE_HEAD, TOKEN_CHAIN)
+PHRASE_CHAIN: Final = "phrase-chain"
+HEAD_KINDS: Final = (PHRASE_HEAD, TOKEN_CHAIN, PHRASE_CHAIN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeadSettings:
-    """Which kind of head: `phrase-head`, or `token-chain`, which drafts single tokens one after another.
+    """Which kind of head: `phrase-head`, `token-chain`, which drafts single tokens one after another, `phrase-chain`.
 
-    A token chain learns `num_steps` steps and takes `num_draft_steps` where they pay, which may be more: its cell goes
-    on from any state.
+    Chains learn `num_steps` steps of one token and take `num_draft_steps` where they pay, which may be more: their cell
+    goes on from any state. A step of a phrase chain drafts whole phrases.
     """
 
     kind: str = PHRASE_HEAD
@@ -29,7 +30,8 @@ class HeadSettings:
         if self.kind not in HEAD_KINDS:
             raise OptionError(
                 f"the kind of head is `{self.kind}`, it may be {', '.join(f'`{kind}`' for kind in HEAD_KINDS)}",
-                hint=f"`{PHRASE_HEAD}` is what this library is about; `{TOKEN_CHAIN}` is the control for it",
+                hint=f"`{PHRASE_HEAD}` is what this library is about, `{TOKEN_CHAIN}` the control for it; "
+                f"`{PHRASE_CHAIN}` does both",
             )
         for name in ("num_steps", "num_draft_steps"):
             if getattr(self, name) < 1:

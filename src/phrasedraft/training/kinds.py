@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from rich.console import Console
 
 from phrasedraft.drafters.chain_scorer import ChainScorer
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
 from phrasedraft.training.chain_learner import ChainLearner, frequent_tokens, single_tokens
-from phrasedraft.training.fit_settings import PHRASE_HEAD, TOKEN_CHAIN, FitSettings, HeadSettings
+from phrasedraft.training.fit_settings import PHRASE_CHAIN, PHRASE_HEAD, TOKEN_CHAIN, FitSettings, HeadSettings
 from phrasedraft.training.fit_target import FitTarget
 from phrasedraft.training.learner import Learner
+from phrasedraft.training.phrase_chain_learner import PhraseChainLearner
 from phrasedraft.training.phrase_learner import PhraseLearner, mine_answers
 from phrasedraft.training.traces import Trace
 
@@ -42,6 +43,14 @@ KINDS = {
         mine=frequent_tokens,
         choose=single_tokens,
         learner=lambda vocabulary, settings: ChainLearner(
+            vocabulary, settings.training.loss, settings.head.num_steps, settings.head.num_draft_steps
+        ),
+    ),
+    PHRASE_CHAIN: HeadKind(
+        scorer_class=ChainScorer,
+        mine=mine_answers,
+        choose=lambda vocabulary, _: vocabulary,
+        learner=lambda vocabulary, settings: PhraseChainLearner(
             vocabulary, settings.training.loss, settings.head.num_steps, settings.head.num_draft_steps
         ),
     ),

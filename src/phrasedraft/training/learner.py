@@ -8,7 +8,7 @@ from torch import Tensor
 
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.examples import EmbeddingTable, Examples

@@ -7,7 +7,8 @@ from rich.console import Console
 from torch import Tensor
 
 from phrasedraft.drafters.head_config import HeadConfig
-from phrasedraft.drafters.phrase_head import PhraseHead, PhraseScorer
+from phrasedraft.drafters.phrase_head import PhraseHead
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import OptionError
 from phrasedraft.phrases import PhraseVocabulary, TokenPieces, VocabularySettings, mine

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from phrasedraft.decoding.stats import DecodingStats
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.errors import DataError
 from phrasedraft.training.checkpoint import RunKey, RunState, load_checkpoint, save_checkpoint
 from phrasedraft.training.loggers import MetricLogger, open_logger

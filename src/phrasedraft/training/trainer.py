@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from phrasedraft.drafters.phrase_head import PhraseScorer
+from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary

@@ -33,7 +33,8 @@ REPORT_FILE = "report.md"
 READING_HELP = (
     ("over generate(), over plain loop", "seconds per token of the baseline over those of the method, all answers both "
      "have taken together; in brackets the 95 % bootstrap interval over prompts (batches where there are any), over "
-     "all sets with as many prompts of each set as it has; `pairs` says how many there are"),
+     "all sets with as many prompts of each set as it has; `pairs` says how many there are: under some ten, a "
+     "bootstrap interval is too narrow"),
     ("tokens/s", "generated tokens over wall-clock seconds, the reading of the prompt included"),
     ("first token ms", "median wait for the first token"),
     ("identical, same end", "answers with the same tokens, and with the same reason to stop, as `generate()`'s of the "
