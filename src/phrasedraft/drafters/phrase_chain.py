@@ -7,7 +7,7 @@ single tokens does in many.
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -77,7 +77,7 @@ class PhraseChain(TrainedHead):
         if min(size, budget.max_depth) <= 0 or not self._tokens:
             return DraftTree.root_only(state.token)
         assert isinstance(self.scorer, ChainScorer)
-        draft = _Draft(size=size, max_depth=budget.max_depth)
+        draft = _Draft(size=size, max_depth=budget.max_depth, singles=self._single)
         states = self.scorer.trunk(state.hidden.to(self._device), self.embedding(state).to(self._device))
         draft.states[()] = states[0]
         fresh: list[TokenPath] = [()]
@@ -128,12 +128,13 @@ class PhraseChain(TrainedHead):
 class _Draft:
     """The tree so far: `states` of the nodes that were stood at, and what was seen from each, by entry gone on from.
 
-    `ahead[path][entry]` are (entry, token, probability from `path` on) of the entries one token longer than `entry`, -1
-    for nothing yet.
+    `singles` are the tokens that are entries by themselves. `ahead[path][entry]` are (entry, token, probability from
+    `path` on) of the entries one token longer than `entry`, -1 for nothing yet.
     """
 
     size: int
     max_depth: int
+    singles: Collection[int]
     states: dict[TokenPath, Float[Tensor, " trunk"]] = field(default_factory=dict)
     ahead: dict[TokenPath, dict[int, list[tuple[int, int, float]]]] = field(default_factory=dict)
     paths: list[TokenPath] = field(default_factory=list)
@@ -148,9 +149,11 @@ class _Draft:
         def push(path: TokenPath, origin: TokenPath, entry: int) -> None:
             if len(path) >= self.max_depth:
                 return
-            if path in self.ahead:
-                origin, entry = path, -1
-            for child, token, value in self.ahead[origin].get(entry, ()):
+            seen = [(origin, each) for each in self.ahead[origin].get(entry, ())]
+            if path in self.ahead and path != origin:  # of what was looked ahead, only what cannot be seen from there
+                seen = [each for each in seen if each[1][1] not in self.singles]
+                seen += [(path, each) for each in self.ahead[path].get(-1, ())]
+            for origin, (child, token, value) in seen:
                 bounded = min(known[origin] * value, known[path])
                 heapq.heappush(heap, (-bounded, next(order), (*path, token), origin, child))
 

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -18,6 +18,8 @@ from phrasedraft.drafters.protocol import Embed
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import TargetIdentity
+
+H = TypeVar("H", bound="TrainedHead")
 
 
 @dataclass
@@ -47,7 +49,7 @@ class TrainedHead:
         self._has_warned = False
 
     @classmethod
-    def from_pretrained(cls, folder: str | Path) -> Self:
+    def from_pretrained(cls: type[H], folder: str | Path) -> H:  # `Self` is more than run-time checks understand
         """The head in `folder`; `HeadFileError` says what is wrong with a folder that does not hold one."""
         config, tensors = head_file.read(Path(folder), cls.kind)
         vocabulary = PhraseVocabulary.from_tensor(tensors.pop(head_file.PHRASES))
