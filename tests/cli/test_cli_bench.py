@@ -67,7 +67,8 @@ def test_finished_answers_are_not_measured_again(run, answer_of, llama, head):
     assert methods_of(first)[:3] == BASELINES
 
 
-def test_a_benchmark_that_is_terminated_keeps_what_it_has_and_goes_on(llama):
+def test_a_benchmark_that_is_terminated_keeps_what_it_has_and_goes_on(llama, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     arguments = [sys.executable, "-c", MAIN, "bench", "--target", llama, "--head", "none", "--limit", "40"]
     arguments += ["--max-new-tokens", "16", "-o", "out"]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
@@ -75,10 +76,10 @@ def test_a_benchmark_that_is_terminated_keeps_what_it_has_and_goes_on(llama):
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate()
-    assert process.returncode == 130
+    assert process.returncode == 130, errors
     assert errors.splitlines()[-1] == "interrupted"
     kept = len(lines_of())
-    assert 0 < kept < 120
+    assert 0 < kept <= 120
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert f"{120 - kept} answers to measure" in done.stderr
 
@@ -205,7 +206,7 @@ def test_numbers_that_cannot_be_are_refused(run, llama, head, nodes):
     for option, value in (("--nodes", nodes), ("--batch-sizes", nodes), ("--drafter", f"prompt-lookup@{nodes}")):
         result = run(*arguments, option, value)
         assert result.exit_code == 2
-        assert f"`{option}` is `{nodes}`" in result.stderr
+        assert f"`{option}{' prompt-lookup@' if '@' in value else ''}` is `{nodes}`" in result.stderr
     assert not Path("out").exists()
 
 
@@ -219,6 +220,60 @@ def test_drafters_that_cannot_be_are_refused(run, llama, head):
         assert result.exit_code == 2
         assert words in result.stderr
     assert not Path("out").exists()
+
+
+def test_a_drafter_that_learns_starts_anew_at_every_batch_size(answer_of, llama):
+    arguments = ("bench", "--target", llama, "--head", "none", "--limit", "3", "--max-new-tokens", "8")
+    passes = {}
+    for sizes in ("2", "1,2"):
+        found = answer_of(*arguments, "--drafter", "token-recycling@4", "--batch-sizes", sizes, "-o", f"out{sizes}")
+        passes[sizes] = [each["tokens_per_pass"] for each in found["summaries"] if each["drafter"]]
+    assert passes["1,2"] == passes["2"] * 2
+
+
+def test_another_prompt_of_the_same_name_is_refused(run, llama):
+    arguments = ("bench", "--target", llama, "--head", "none", "--prompts", "mine.jsonl", *SHORT, "-o", "out")
+    Path("mine.jsonl").write_text('{"id": "a", "prompt": "hello"}\n')
+    assert run(*arguments).exit_code == 0
+    Path("mine.jsonl").write_text('{"id": "a", "prompt": "hello"}\n{"id": "b", "prompt": "you"}\n')
+    assert run(*arguments).exit_code == 0
+    Path("mine.jsonl").write_text('{"id": "a", "prompt": "something else"}\n')
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "answers to another prompt `a` of `mine`" in result.stderr
+
+
+def test_a_prompt_the_target_cannot_be_asked_is_named_before_anything_is_measured(run, llama):
+    arguments = ("bench", "--target", llama, "--head", "none", "--prompts", "mine.jsonl", *SHORT, "-o", "out")
+    for text, words in (("x" * 3000, "tokens, the target's context has 1,024"), ("\ud800", "prompt `b` of `mine`: ")):
+        lines = [{"id": "a", "prompt": "hello"}, {"id": "b", "prompt": text}]
+        Path("mine.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "prompt `b` of `mine`" in result.stderr
+        assert words in result.stderr
+        assert not Path("out").exists()
+
+
+def test_places_and_dtypes_that_cannot_be_are_refused_before_anything_is_loaded(run):
+    Path("file").write_text("")
+    for output in ("file", "file/below"):
+        result = run("bench", "--target", "nowhere", "--head", "none", "-o", output)
+        assert result.exit_code == 2
+        assert "is a file" in result.stderr
+    for dtype in ("bfloat16,foo", "float32,float32"):
+        result = run("bench", "--target", "nowhere", "--head", "none", "--dtype", dtype, "-o", "out")
+        assert result.exit_code == 2
+        assert f"`--dtype` is `{dtype}`, it may be" in result.stderr
+
+
+def test_a_narrower_run_in_the_same_folder_says_what_it_leaves_out(run, llama):
+    arguments = ("bench", "--target", llama, "--head", "none", "--max-new-tokens", "8", "-o", "out")
+    assert run(*arguments, "--limit", "2", "--paper").exit_code == 0
+    assert Path("out/paper.md").exists()
+    result = run(*arguments, "--limit", "1")
+    assert "3 answers measured before, with other options" in result.stderr
+    assert not Path("out/paper.md").exists()
 
 
 def test_sets_of_one_name_are_refused(run, llama):

@@ -11,13 +11,14 @@ from phrasedraft.drafters.loading import TRAINING_FREE
 
 def test_a_benchmark_measures_drafters_without_a_head(answer_of, llama):
     names = [part for name in TRAINING_FREE for part in ("--drafter", name)]
-    arguments = ("--head", "none", "--limit", "1", "--nodes", "4,8", "--max-new-tokens", "24", "-o", "out")
+    arguments = ("--head", "none", "--limit", "8", "--nodes", "4,8", "--max-new-tokens", "24", "-o", "out")
     found = answer_of("bench", "--target", llama, *names, *arguments)
     expected = [f"{name}, {nodes} nodes" for name in TRAINING_FREE for nodes in (4, 8)]
-    assert [method["method"] for method in found["methods"]] == ["generate()", "plain loop", *expected]
-    for method in found["methods"]:
-        assert method["exact_token_parity"] == method["num_prompts"] == 1
-    assert all(method["stats"]["num_drafts"] > 0 for method in found["methods"][2:])
+    baselines = ["generate()", "generate() with prompt lookup", "plain loop"]
+    assert [each["method"] for each in found["summaries"]] == [*baselines, *expected]
+    for each in found["summaries"]:
+        assert each["num_identical"] == each["num_compared"] == 8
+    assert all(each["stats"]["num_drafts"] > 0 for each in found["summaries"][3:])
 
 
 def test_a_benchmark_refuses_a_drafter_it_does_not_know(run, llama):

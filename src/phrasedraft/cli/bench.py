@@ -93,6 +93,7 @@ def bench(
         BenchOptions,
     )
     from phrasedraft.cli.benching import bench_methods
+    from phrasedraft.cli.console import terminable
 
     options = BenchOptions(
         prompts=tuple(prompts or ((ALL_SETS,) if quick else ("gsm8k_test",))),
@@ -107,5 +108,7 @@ def bench(
         paper=paper,
         output=output,
     )
-    if not bench_methods(target, options, as_json=as_json):
+    with terminable():
+        is_exact = bench_methods(target, options, as_json=as_json)
+    if not is_exact:
         raise typer.Exit(1)

@@ -88,6 +88,14 @@ def fertility_lines(loaded: Loaded) -> list[dict[str, Any]]:
     return lines
 
 
+def unused_remarks(folder: ResultsFolder, results: Sequence[Result]) -> list[str]:
+    """Say that the folder has more than the report: it was measured with other options."""
+    count = len(folder.results) - len(results)
+    if not count:
+        return []
+    return [f"{count:,} answers measured before, with other options, are in results.jsonl and not in this report"]
+
+
 def load_remarks(results: Sequence[Result]) -> list[str]:
     """How busy other programs were, where that matters or is not known."""
     loads = [result.other_load for result in results if result.other_load is not None]

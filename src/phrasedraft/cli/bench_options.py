@@ -106,7 +106,9 @@ def parse_spec(text: str, node_counts: Sequence[int]) -> DrafterSpec:
     source, at, own = text.rpartition("@")
     if not at:
         source = text
-    counts = parse_numbers("--drafter", own, f"node counts behind the @ of `{text}`") if at else tuple(node_counts)
+    if not source:
+        raise OptionError(f"`--drafter` is `{text}`, a name has to stand before the @", hint="`prompt-lookup@4,8`")
+    counts = parse_numbers(f"--drafter {source}@", own, "node counts stand behind the @") if at else tuple(node_counts)
     return DrafterSpec(
         source=source, label=source if source in TRAINING_FREE else Path(source).name, node_counts=counts
     )

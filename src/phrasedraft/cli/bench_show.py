@@ -11,7 +11,7 @@ from phrasedraft.cli.bench_options import BenchOptions
 from phrasedraft.cli.console import compact_table, data_console, note_console, print_json
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.bench.compare import compare
-from phrasedraft.evaluation.bench.paper import write_paper
+from phrasedraft.evaluation.bench.paper import PAGE, write_paper
 from phrasedraft.evaluation.bench.report import rebuild, write_report
 from phrasedraft.evaluation.bench.result import Provenance, Result
 from phrasedraft.evaluation.bench.summary import Summary, summarize
@@ -27,6 +27,7 @@ def finish(
     except OptionError as error:  # without pyarrow there is still the report
         notes.print(f"no {RESULTS_FILE}: {escape(str(error))}; {escape(error.hint or '')}")
     write_report(options.output, results, provenance)
+    (options.output / PAGE).unlink(missing_ok=True)  # it would be of other results
     if options.paper:
         write_paper(options.output, results, provenance)
     for remark in provenance.remarks:
@@ -36,6 +37,7 @@ def finish(
 
 def rebuild_report(folder: Path, *, paper: bool, as_json: bool) -> None:
     """Write the report of a folder anew from its `results.parquet`, and print the figures."""
+    folder = folder.parent if folder.is_file() else folder
     rebuild(folder)
     results, provenance = read_results(folder)
     if paper:

@@ -1,6 +1,5 @@
 """What `phrasedraft bench` does: set up the methods, run them with progress, write and show the report."""
 
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from phrasedraft.budget.cost import NUM_NODES, measure_pass_cost
+from phrasedraft.cli.bench_checks import check_output, check_prompts, check_same_prompts, parse_dtypes
 from phrasedraft.cli.bench_entrants import Rival, entrants_of, rivals_of, weights_digest
-from phrasedraft.cli.bench_facts import fertility_lines, left_out_remarks, load_remarks, provenance_of
+from phrasedraft.cli.bench_facts import fertility_lines, left_out_remarks, load_remarks, provenance_of, unused_remarks
 from phrasedraft.cli.bench_options import BenchOptions
 from phrasedraft.cli.bench_show import finish
 from phrasedraft.cli.console import note_console
@@ -28,7 +28,7 @@ from phrasedraft.evaluation.bench.crossover import crossovers
 from phrasedraft.evaluation.bench.differences import find_differences
 from phrasedraft.evaluation.bench.folder import ResultsFolder
 from phrasedraft.evaluation.bench.result import Difference, Result
-from phrasedraft.evaluation.bench.run import Conditions, Entrant, expected_keys, make_groups, run_benchmark, warm_up
+from phrasedraft.evaluation.bench.run import Conditions, expected_keys, make_groups, run_benchmark, warm_up
 from phrasedraft.evaluation.bench.summary import summarize
 from phrasedraft.evaluation.dialogue import Dialogue, dialogue_of
 from phrasedraft.evaluation.environment import environment
@@ -51,13 +51,15 @@ class Measured:
 def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_json: bool) -> bool:
     """Run the benchmark and print its report; whether every text was identical where it has to be."""
     notes = note_console()
+    check_output(options.output)
+    dtypes = parse_dtypes(target_options.dtype)
     drafters = {spec.label: spec.load() for spec in options.specs if not spec.is_the_head}
     sets = _read_sets(options)
     started = datetime.now()
     folder: ResultsFolder | None = None
     measured = []
-    for dtype in target_options.dtype.split(","):
-        loaded = load(replace(target_options, dtype=dtype.strip()))
+    for dtype in dtypes:
+        loaded = load(replace(target_options, dtype=dtype))
         for drafter in drafters.values():
             drafter.check(loaded.target.identity)
         if folder is None:
@@ -75,7 +77,11 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
         started=started,
         target_parameters=measured[0].target_parameters,
         differences=differences,
-        remarks=[*dict.fromkeys(remarks), *crossovers(summarize(results, differences))],
+        remarks=[
+            *dict.fromkeys(remarks),
+            *unused_remarks(folder, results),
+            *crossovers(summarize(results, differences)),
+        ],
     )
     finish(options, results, provenance, notes, as_json=as_json)
     different = {(each.prompt_set, each.answer_id, each.method, each.dtype) for each in provenance.differences}
@@ -119,6 +125,8 @@ def _measure(
     target, today = loaded.target, date.today()
     dtype = str(target.model.dtype).removeprefix("torch.")
     dialogues = {name: [dialogue_of(target, each, today) for each in prompts] for name, prompts in sets.items()}
+    check_prompts(dialogues, target.context_limit)
+    check_same_prompts(sets, folder)
     rivals = rivals_of(loaded, options, drafters)
     for rival in rivals:
         digest = rival.digest()
@@ -126,7 +134,6 @@ def _measure(
             raise OptionError(
                 f"`{options.output}` holds results of another `{rival.label}`", hint="give another folder with `-o`"
             )
-    entrants = entrants_of(loaded, rivals, options)
     pieces = None
     if target.tokenizer is not None:
         pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
@@ -137,9 +144,10 @@ def _measure(
             dtype=dtype, batch_size=size, max_new_tokens=options.max_new_tokens, seed=options.seed, pieces=pieces
         )
         groups = make_groups(dialogues, size)
+        entrants = entrants_of(loaded, rivals, options)  # anew, as some learn from what they are asked
         keys = expected_keys(groups, entrants, conditions)
         if any(key not in folder.results for key in keys):
-            _prepare(loaded, rivals, entrants, dialogues, folder, dtype, notes)
+            _prepare(loaded, rivals, options, dialogues, folder, dtype, notes)
         with _bar(notes, len(keys), sum(key in folder.results for key in keys)) as show:
             found = run_benchmark(groups, entrants, folder, conditions, on_result=show)
         results += found
@@ -157,7 +165,7 @@ def _measure(
 def _prepare(
     loaded: Loaded,
     rivals: Sequence[Rival],
-    entrants: Sequence[Entrant],
+    options: BenchOptions,
     dialogues: Mapping[str, Sequence[Dialogue]],
     folder: ResultsFolder,
     dtype: str,
@@ -165,6 +173,7 @@ def _prepare(
 ) -> None:
     """Warm everything up, and find out once what a pass costs and how the target spells."""
     prompt = next(iter(dialogues.values()))[0].tokens([]) or []
+    entrants = entrants_of(loaded, rivals, options)  # not those that are measured, which would learn from it
     seconds = warm_up(prompt, [entrant.method for entrant in entrants])
     notes.print(f"warm-up took {seconds:.1f} s and does not count")
     folder.note("warm_up_seconds", folder.notes.get("warm_up_seconds", 0.0) + seconds)
@@ -187,18 +196,15 @@ def _bar(notes: Console, total: int, done: int) -> Iterator[Any]:
     """A bar with a rate and an estimate, drawn between two answers only, so that drawing is never measured."""
     notes.print(f"{total - done} answers to measure")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with (
-        _terminable(),
-        Progress(
-            *columns,
-            TimeElapsedColumn(),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=notes,
-            disable=not notes.is_terminal,
-            auto_refresh=False,
-            speed_estimate_period=600,
-        ) as progress,
-    ):
+    with Progress(
+        *columns,
+        TimeElapsedColumn(),
+        TimeRemainingColumn(elapsed_when_finished=True),
+        console=notes,
+        disable=not notes.is_terminal,
+        auto_refresh=False,
+        speed_estimate_period=600,
+    ) as progress:
         task = progress.add_task("answers", total=total, completed=done, rate="")
 
         def show(result: Result) -> None:
@@ -206,17 +212,3 @@ def _bar(notes: Console, total: int, done: int) -> Iterator[Any]:
             progress.refresh()
 
         yield show
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Let SIGTERM end the run as Ctrl-C does: what is measured is kept, and the same command goes on."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

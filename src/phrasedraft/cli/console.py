@@ -1,8 +1,10 @@
 """Where output goes: data to stdout, everything else to stderr, colour and progress in terminals only."""
 
 import json
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -79,3 +81,17 @@ def show_warning(
     """Say on stderr what this library warns about; what its dependencies warn about is not the user's to mend."""
     if filename.startswith(_PACKAGE_FOLDER):
         note_console().print(f"[yellow]warning:[/] {escape(str(message))}", soft_wrap=True)
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM end a command as Ctrl-C does, so that what is done is kept and its exit code is the same."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

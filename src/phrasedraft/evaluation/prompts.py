@@ -21,8 +21,9 @@ def load_prompts(source: str, limit: int | None = None) -> tuple[TrainingPrompt,
         raise OptionError(f"the number of prompts is `{limit}`, it may be 1 or more")
     with prompt_path(source) as path:
         if not path.is_file():
+            why = "it is a folder" if path.is_dir() else "there is no such file"
             raise DataError(
-                f"prompt file `{source}` cannot be read: there is no such file",
+                f"prompt file `{source}` cannot be read: {why}",
                 hint=f"give a JSONL file, or the name of a bundled set: {', '.join(f'`{name}`' for name in BUNDLED)}",
             )
         return read_prompts(path).prompts[:limit]
