@@ -5,12 +5,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from phrasedraft.cli.bench_entrants import Rival
 from phrasedraft.corpus.prompts import TrainingPrompt
 from phrasedraft.errors import DataError, OptionError, PromptError
 from phrasedraft.evaluation.bench.folder import ResultsFolder
 from phrasedraft.evaluation.dialogue import Dialogue
-
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+from phrasedraft.target.loading import DTYPES
 
 
 def check_output(output: Path) -> None:
@@ -18,7 +18,7 @@ def check_output(output: Path) -> None:
     nearest = next(each for each in (output.absolute(), *output.absolute().parents) if each.exists())
     if not nearest.is_dir():
         raise OptionError(f"`{output}` is no folder: `{nearest}` is a file", hint="give another folder with `-o`")
-    if not os.access(nearest, os.W_OK) or str(nearest).startswith("/proc"):
+    if not os.access(nearest, os.W_OK):
         raise OptionError(f"`{output}` cannot be written", hint="give another folder with `-o`")
 
 
@@ -28,10 +28,10 @@ def parse_dtypes(text: str) -> tuple[str, ...]:
     >>> parse_dtypes("float32, bfloat16")
     ('float32', 'bfloat16')
     """
-    dtypes = tuple(part.strip() for part in text.split(","))
-    if not set(dtypes) <= set(DTYPES) or len(set(dtypes)) < len(dtypes):
+    dtypes, known = tuple(part.strip() for part in text.split(",")), ("auto", *DTYPES)
+    if not set(dtypes) <= set(known) or len(set(dtypes)) < len(dtypes):
         raise OptionError(
-            f"`--dtype` is `{text}`, it may be different ones of {', '.join(f'`{each}`' for each in DTYPES)}",
+            f"`--dtype` is `{text}`, it may be different ones of {', '.join(f'`{each}`' for each in known)}",
             hint="`float32,bfloat16` measures both",
         )
     return dtypes
@@ -65,3 +65,14 @@ def check_same_prompts(sets: Mapping[str, Sequence[TrainingPrompt]], folder: Res
                     f"the results hold answers to another prompt `{prompt.id}` of `{name}`",
                     hint="give another folder with `-o`, or the prompts the run was begun with",
                 )
+
+
+def check_same_drafters(rivals: Sequence[Rival], folder: ResultsFolder, output: Path) -> None:
+    """Raise `OptionError` where the folder holds results of another drafter of the same name; remember these."""
+    known = folder.notes.setdefault("drafters", {})
+    for rival in rivals:
+        digest = rival.digest()
+        if known.setdefault(rival.label, digest) != digest:
+            raise OptionError(
+                f"`{output}` holds results of another `{rival.label}`", hint="give another folder with `-o`"
+            )

@@ -17,13 +17,12 @@ from phrasedraft.drafters.head import Head
 from phrasedraft.evaluation.bench.folder import ResultsFolder
 from phrasedraft.evaluation.bench.paper import head_facts
 from phrasedraft.evaluation.bench.result import Difference, Provenance, Result
+from phrasedraft.evaluation.bench.summary import DISTURBING_LOAD
 from phrasedraft.evaluation.environment import environment
 from phrasedraft.evaluation.fertility import bundled_texts, fertility, replay_text
 from phrasedraft.phrases.pieces import TokenPieces
 
 FERTILITY_NODES = 8
-BUSY_CORES = 0.3
-"""Other programs that keep this much of a core busy disturb what is timed."""
 
 
 def provenance_of(
@@ -32,7 +31,6 @@ def provenance_of(
     folder: ResultsFolder,
     rivals: Mapping[str, Rival],
     *,
-    started: datetime,
     target_parameters: int,
     differences: Sequence[Difference],
     remarks: Sequence[str],
@@ -41,7 +39,7 @@ def provenance_of(
     settings = {**asdict(target_options), **asdict(options), "output": str(options.output)}
     return Provenance(
         command=shlex.join(["phrasedraft", *sys.argv[1:]]),
-        started=folder.notes.get("started", started.isoformat(timespec="seconds")),
+        started=folder.notes["started"],
         finished=datetime.now().astimezone().strftime("%Y-%m-%dT%H:%M:%S%z"),
         target=target_options.target,
         target_parameters=target_parameters,
@@ -101,12 +99,12 @@ def load_remarks(results: Sequence[Result]) -> list[str]:
     loads = [result.other_load for result in results if result.other_load is not None]
     if not loads:
         return ["how busy other programs were is not known: `pip install psutil`"]
-    disturbed = sum(load > BUSY_CORES for load in loads) / len(loads)
+    disturbed = sum(load > DISTURBING_LOAD for load in loads) / len(loads)
     if disturbed < 0.05:
         return []
     return [
-        f"other programs kept more than {BUSY_CORES} of the {os.cpu_count()} cores busy during {disturbed:.0%} of the "
-        f"answers (median {statistics.median(loads):.2f}): times are unsure"
+        f"other programs kept more than {DISTURBING_LOAD} of the {os.cpu_count()} cores busy during {disturbed:.0%} of "
+        f"the answers (median {statistics.median(loads):.2f}): times are unsure"
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from phrasedraft.drafters import Drafter, load_drafter, load_head
+from phrasedraft.drafters import Drafter, load_drafter
 from phrasedraft.drafters.loading import TRAINING_FREE
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.prompts import BUNDLED
@@ -41,15 +41,13 @@ class DrafterSpec:
 
     def load(self) -> Drafter:
         """A new drafter; `OptionError` where there is none of that name and no such folder."""
-        if self.needs_no_head:
-            return load_drafter(self.source)
-        if not Path(self.source).is_dir():
+        if not self.needs_no_head and not Path(self.source).is_dir():
             raise OptionError(
                 f"the drafter is `{self.source}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, "
                 f"`{THE_HEAD}` (the one of `--head`), or the folder of a head",
                 hint="node counts of its own go behind it: `suffix-automaton@4,8`",
             )
-        return load_head(self.source)
+        return load_drafter(self.source)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from phrasedraft.budget.cost import NUM_NODES, measure_pass_cost
-from phrasedraft.cli.bench_checks import check_output, check_prompts, check_same_prompts, parse_dtypes
+from phrasedraft.cli.bench_checks import (
+    check_output,
+    check_prompts,
+    check_same_drafters,
+    check_same_prompts,
+    parse_dtypes,
+)
 from phrasedraft.cli.bench_entrants import Rival, entrants_of, rivals_of, weights_digest
 from phrasedraft.cli.bench_facts import fertility_lines, left_out_remarks, load_remarks, provenance_of, unused_remarks
 from phrasedraft.cli.bench_options import BenchOptions
@@ -55,7 +61,6 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
     dtypes = parse_dtypes(target_options.dtype)
     drafters = {spec.label: spec.load() for spec in options.specs if not spec.is_the_head}
     sets = _read_sets(options)
-    started = datetime.now()
     folder: ResultsFolder | None = None
     measured = []
     for dtype in dtypes:
@@ -74,19 +79,16 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
         options,
         folder,
         {rival.label: rival for each in measured for rival in each.rivals},
-        started=started,
         target_parameters=measured[0].target_parameters,
         differences=differences,
         remarks=[
             *dict.fromkeys(remarks),
             *unused_remarks(folder, results),
-            *crossovers(summarize(results, differences)),
+            *(crossovers(summarize(results, differences)) if len(options.sizes) > 1 else ()),
         ],
     )
     finish(options, results, provenance, notes, as_json=as_json)
-    different = {(each.prompt_set, each.answer_id, each.method, each.dtype) for each in provenance.differences}
-    exact = {each.results[0].dtype for each in measured if each.is_exact_dtype and each.results}
-    return not any(dtype in exact for *_, dtype in different)
+    return not any(each.is_exact_dtype and each.differences for each in measured)
 
 
 def _read_sets(options: BenchOptions) -> dict[str, tuple[TrainingPrompt, ...]]:
@@ -128,12 +130,7 @@ def _measure(
     check_prompts(dialogues, target.context_limit)
     check_same_prompts(sets, folder)
     rivals = rivals_of(loaded, options, drafters)
-    for rival in rivals:
-        digest = rival.digest()
-        if folder.notes.setdefault("drafters", {}).get(rival.label, digest) != digest:
-            raise OptionError(
-                f"`{options.output}` holds results of another `{rival.label}`", hint="give another folder with `-o`"
-            )
+    check_same_drafters(rivals, folder, options.output)
     pieces = None
     if target.tokenizer is not None:
         pieces = TokenPieces.from_tokenizer(target.tokenizer, target.identity.vocab_size)
@@ -177,10 +174,6 @@ def _prepare(
     seconds = warm_up(prompt, [entrant.method for entrant in entrants])
     notes.print(f"warm-up took {seconds:.1f} s and does not count")
     folder.note("warm_up_seconds", folder.notes.get("warm_up_seconds", 0.0) + seconds)
-    drafters = folder.notes.get("drafters", {})
-    for rival in rivals:
-        drafters.setdefault(rival.label, rival.digest())
-    folder.note("drafters", drafters)
     costs = folder.notes.get("costs", {})
     if dtype not in costs:
         counts = sorted({*NUM_NODES, *(count for rival in rivals for count in rival.node_counts)})

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Int
@@ -61,6 +61,8 @@ class TransformersGenerate:
     """transformers' `generate()` on the user's own model: greedy, the same ids, no help from this library."""
 
     name, drafter, num_draft_tokens = GENERATE, "", 0
+    options: ClassVar[dict[str, int]] = {}
+    """What is given to `generate()` beside all that makes it greedy."""
 
     def __init__(self, target: TransformersTarget) -> None:
         self._target = target
@@ -88,7 +90,6 @@ class TransformersGenerate:
         mask: Int[Tensor, "batch seq"],
         room: int,
         criteria: list[Any],
-        **options: Any,
     ) -> Int[Tensor, "batch longer"]:
         eos = sorted(self._target.eos_token_ids)
         output: Tensor = self._target.model.generate(
@@ -104,7 +105,7 @@ class TransformersGenerate:
             eos_token_id=eos or None,
             pad_token_id=eos[0] if eos else 0,
             stopping_criteria=criteria or None,
-            **options,
+            **self.options,
         )
         return output
 
@@ -138,18 +139,7 @@ class TransformersLookup(TransformersGenerate):
     """`generate()` with transformers' own prompt lookup: `prompt_lookup_num_tokens`, nothing else changed."""
 
     name, drafter, num_draft_tokens = LOOKUP, "transformers' prompt lookup", NUM_LOOKUP_TOKENS
-
-    def _generate(
-        self,
-        input_ids: Int[Tensor, "batch seq"],
-        mask: Int[Tensor, "batch seq"],
-        room: int,
-        criteria: list[Any],
-        **options: Any,
-    ) -> Int[Tensor, "batch longer"]:
-        return super()._generate(
-            input_ids, mask, room, criteria, prompt_lookup_num_tokens=self.num_draft_tokens, **options
-        )
+    options: ClassVar[dict[str, int]] = {"prompt_lookup_num_tokens": NUM_LOOKUP_TOKENS}
 
 
 class _FirstToken:

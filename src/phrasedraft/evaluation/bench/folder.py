@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.bench.result import Result
 
@@ -30,13 +31,16 @@ class ResultsFolder:
         self.results = {result.key: result for result in _read(self._path)}
 
     def note(self, name: str, value: Any) -> None:
-        """Keep something that is measured once; the first one makes the folder."""
+        """Keep something that is measured once; the first one makes the folder, `OptionError` where none can be."""
         self.notes[name] = value
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(
+                f"`{self._path.parent}` cannot be made: {error.strerror}", hint="give another folder with `-o`"
+            ) from error
         text = json.dumps({"settings": self._settings, "notes": self.notes}, indent=2) + "\n"
-        temporary = self._run_path.with_suffix(".tmp")
-        temporary.write_text(text, encoding="utf-8")
-        os.replace(temporary, self._run_path)
+        replace_file(self._run_path, text.encode())
 
     def add(self, results: Sequence[Result]) -> None:
         """Keep the results of one call, on disk before anything else happens."""
