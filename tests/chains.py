@@ -1,37 +1,36 @@
-"""Untrained token chains for the synthetic target."""
+"""Untrained chains for the synthetic target."""
+
+from dataclasses import replace
 
 import torch
 
-from phrasedraft.drafters import TokenChain
+from phrasedraft.drafters import PhraseChain, TokenChain
 from phrasedraft.drafters.chain_scorer import ChainScorer
-from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from synthetic import HIDDEN, VOCAB, SyntheticTarget
+from synthetic import HIDDEN, SyntheticTarget, head_config
 
 TOKENS = (5, 9, 30, 31, 60)
 STEPS = 3
 
 
 def make_chain(tokens=TOKENS, *, seed=0, num_steps=STEPS, temperature=1.0, spread=2.0):
-    """An untrained chain for the synthetic target; `spread` makes some tokens more likely than others."""
+    """An untrained token chain for the synthetic target; `spread` makes some tokens more likely than others."""
+    return untrained(TokenChain, [(token,) for token in tokens], seed, num_steps, temperature, spread)
+
+
+def make_phrase_chain(phrases, *, seed=0, num_steps=STEPS, temperature=1.0, spread=2.0):
+    """The same for a phrase chain."""
+    return untrained(PhraseChain, phrases, seed, num_steps, temperature, spread)
+
+
+def untrained(kind, phrases, seed, num_steps, temperature, spread):
     torch.manual_seed(seed)
-    scorer = ChainScorer(feature_size=HIDDEN, hidden_size=HIDDEN, num_phrases=len(tokens), trunk_width=32)
+    scorer = ChainScorer(feature_size=HIDDEN, hidden_size=HIDDEN, num_phrases=len(phrases), trunk_width=32)
     with torch.no_grad():
         scorer.output.weight.mul_(spread)
-    config = HeadConfig(
-        target_name="synthetic",
-        target_hidden_size=HIDDEN,
-        target_vocab_size=VOCAB,
-        tokenizer_fingerprint=f"entries-{VOCAB}",
-        trunk_width=32,
-        temperature=temperature,
-        kind="token_chain",
-        num_steps=num_steps,
-    )
-    return TokenChain(
-        scorer=scorer, vocabulary=PhraseVocabulary.from_phrases([(token,) for token in tokens]), config=config
-    )
+    config = replace(head_config(temperature=temperature), kind=kind.kind, num_steps=num_steps)
+    return kind(scorer=scorer, vocabulary=PhraseVocabulary.from_phrases(phrases), config=config)
 
 
 def state_of(chain, *, hidden=None, token=4):

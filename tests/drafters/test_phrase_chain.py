@@ -7,45 +7,29 @@ from dataclasses import replace
 import pytest
 import torch
 
+import chains
 from chains import make_chain, state_of
 from kit import plain, target_of
-from phrasedraft import Decoder, Stopping
+from live_replay import check_replay_is_live
+from phrasedraft import Stopping
 from phrasedraft.drafters import Head, PhraseChain, PhraseHead, load_head
 from phrasedraft.drafters.chain_scorer import ChainScorer
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.protocol import DraftBudget, Drafter
 from phrasedraft.errors import HeadFileError, OptionError
-from phrasedraft.evaluation.replay import RecordedAnswer, replay
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.target.features import FeatureSpec
-from synthetic import HIDDEN, VOCAB, SyntheticTarget
+from synthetic import SyntheticTarget
 
 PHRASES = ((5,), (9,), (30,), (5, 9), (5, 30), (9, 5), (5, 9, 30), (9, 5, 5))
 SINGLES = (5, 9, 30)
 
 
-def make_phrase_chain(phrases=PHRASES, *, seed=0, num_steps=3, temperature=1.0, spread=2.0):
-    """An untrained phrase chain for the synthetic target."""
-    torch.manual_seed(seed)
-    scorer = ChainScorer(feature_size=HIDDEN, hidden_size=HIDDEN, num_phrases=len(phrases), trunk_width=32)
-    with torch.no_grad():
-        scorer.output.weight.mul_(spread)
-    config = HeadConfig(
-        target_name="synthetic",
-        target_hidden_size=HIDDEN,
-        target_vocab_size=VOCAB,
-        tokenizer_fingerprint=f"entries-{VOCAB}",
-        trunk_width=32,
-        temperature=temperature,
-        kind="phrase_chain",
-        num_steps=num_steps,
-    )
-    return PhraseChain(scorer=scorer, vocabulary=PhraseVocabulary.from_phrases(phrases), config=config)
+def make_phrase_chain(phrases=PHRASES, **changes):
+    return chains.make_phrase_chain(phrases, **changes)
 
 
-def draft(chain, nodes, *, depth=12, chain_only=False, **state):
-    budget = DraftBudget(num_draft_tokens=nodes, max_depth=depth, chain_only=chain_only)
-    return chain.propose(state_of(chain, **state), budget)
+def draft(chain, nodes, *, depth=12, **changes):
+    return chains.draft(chain, nodes, depth=depth, **changes)
 
 
 def values_of(tree):
@@ -213,16 +197,5 @@ def test_replay_counts_what_the_decoding_loop_counts_and_the_text_stays(num_draf
     phrases = [*((token,) for token in singles), *pairs]
     scorer = ChainScorer(feature_size=2 * hidden, hidden_size=hidden, num_phrases=len(phrases), trunk_width=32)
     chain = PhraseChain(scorer=scorer, vocabulary=PhraseVocabulary.from_phrases(phrases), config=config)
-    landed = 0
-    for prompt, answer in zip(prompts, answers, strict=True):
-        live = Decoder(target, chain, num_draft_tokens=num_draft_tokens).generate(prompt, stopping=stopping)
-        assert list(live.tokens) == list(answer)
-        text = torch.tensor([[*prompt, *answer]])
-        rows = target.hidden_rows(text, torch.ones_like(text), FeatureSpec(layers=layers))[0, len(prompt) - 1 :]
-        recorded = RecordedAnswer(prompt=prompt, tokens=answer, hidden=rows, max_new_tokens=limit)
-        budget = DraftBudget(num_draft_tokens=num_draft_tokens, max_depth=limit)
-        replayed = replay(chain, [recorded], budget, target.embed)
-        counted = ("num_passes", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_landings")
-        assert {n: getattr(replayed, n) for n in counted} == {n: getattr(live.stats, n) for n in counted}
-        landed += replayed.num_landings
+    landed = check_replay_is_live(target, chain, prompts, answers, num_draft_tokens=num_draft_tokens, limit=limit)
     assert landed > 0 or num_draft_tokens == 1

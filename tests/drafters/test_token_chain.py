@@ -7,15 +7,14 @@ import torch
 
 from chains import STEPS, draft, make_chain, state_of
 from kit import plain, target_of
-from phrasedraft import Decoder, Stopping
+from live_replay import check_replay_is_live
+from phrasedraft import Stopping
 from phrasedraft.drafters import Head, TokenChain, load_drafter
 from phrasedraft.drafters.chain_scorer import ChainScorer
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.protocol import DraftBudget, Drafter
 from phrasedraft.errors import HeadMismatchError, OptionError
-from phrasedraft.evaluation.replay import RecordedAnswer, replay
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import TargetIdentity
 from synthetic import HIDDEN, VOCAB, SyntheticTarget, make_head
 
@@ -202,17 +201,5 @@ def test_replay_counts_what_the_decoding_loop_counts_and_the_text_stays(num_draf
     chain = TokenChain(
         scorer=scorer, vocabulary=PhraseVocabulary.from_phrases([(token,) for token in tokens]), config=config
     )
-    landed = 0
-    for prompt, answer in zip(prompts, answers, strict=True):
-        live = Decoder(target, chain, num_draft_tokens=num_draft_tokens).generate(prompt, stopping=stopping)
-        assert list(live.tokens) == list(answer)
-        text = torch.tensor([[*prompt, *answer]])
-        rows = target.hidden_rows(text, torch.ones_like(text), FeatureSpec(layers=layers))[0, len(prompt) - 1 :]
-        recorded = RecordedAnswer(prompt=prompt, tokens=answer, hidden=rows, max_new_tokens=limit)
-        budget = DraftBudget(num_draft_tokens=num_draft_tokens, max_depth=limit)
-        replayed = replay(chain, [recorded], budget, target.embed)
-        counted = ("num_passes", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_landings")
-        assert {n: getattr(replayed, n) for n in counted} == {n: getattr(live.stats, n) for n in counted}
-        assert replayed.num_accepted_tokens_per_pos == live.stats.num_accepted_tokens_per_pos
-        landed += replayed.num_landings
+    landed = check_replay_is_live(target, chain, prompts, answers, num_draft_tokens=num_draft_tokens, limit=limit)
     assert landed > 0 or num_draft_tokens == 1

@@ -4,14 +4,12 @@ import pytest
 import torch
 
 from kit import plain, target_of
-from phrasedraft import Decoder, Stopping
+from live_replay import check_replay_is_live
+from phrasedraft import Stopping
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
-from phrasedraft.drafters.protocol import DraftBudget
-from phrasedraft.evaluation.replay import RecordedAnswer, replay
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.target.features import FeatureSpec
 
 PROMPTS = ([5, 9, 17], [3, 3, 8, 21, 4], [40])
 LIMIT = 48
@@ -43,18 +41,5 @@ def test_replay_counts_what_the_decoding_loop_counts(num_draft_tokens, layers):
     stopping = Stopping(max_new_tokens=LIMIT)
     answers = [plain(target, stopping=stopping, prompt=prompt).tokens for prompt in PROMPTS]
     head = head_for(target, answers, layers)
-    landed = 0
-    for prompt, answer in zip(PROMPTS, answers, strict=True):
-        live = Decoder(target, head, num_draft_tokens=num_draft_tokens).generate(prompt, stopping=stopping)
-        assert list(live.tokens) == list(answer)
-        text = torch.tensor([[*prompt, *answer]])
-        rows = target.hidden_rows(text, torch.ones_like(text), FeatureSpec(layers=layers))[0, len(prompt) - 1 :]
-        recorded = RecordedAnswer(prompt=prompt, tokens=answer, hidden=rows, max_new_tokens=LIMIT)
-        budget = DraftBudget(num_draft_tokens=num_draft_tokens, max_depth=LIMIT)
-        replayed = replay(head, [recorded], budget, target.embed)
-        counted = ("num_passes", "num_drafts", "num_draft_tokens", "num_accepted_tokens", "num_landings")
-        assert {n: getattr(replayed, n) for n in counted} == {n: getattr(live.stats, n) for n in counted}
-        assert replayed.num_accepted_tokens_per_pos == live.stats.num_accepted_tokens_per_pos
-        assert replayed.num_generated_tokens == live.stats.num_generated_tokens
-        landed += replayed.num_landings
+    landed = check_replay_is_live(target, head, PROMPTS, answers, num_draft_tokens=num_draft_tokens, limit=LIMIT)
     assert landed > 0

@@ -13,7 +13,7 @@ from phrasedraft.phrases.vocabulary import PhraseVocabulary
 
 @runtime_checkable
 class Head(Drafter, Protocol):
-    """A drafter that was trained for one target: a `PhraseHead` or a `TokenChain`. `load_head` loads either."""
+    """A drafter trained for one target: `PhraseHead`, `TokenChain` or `PhraseChain`; `load_head` loads each."""
 
     vocabulary: PhraseVocabulary
     config: HeadConfig

@@ -74,7 +74,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def kind_of(folder: Path) -> str:
-    """Which kind of head lies in `folder`, `phrase` or `token_chain`; `HeadFileError` as `read`."""
+    """Which kind of head lies in `folder`, one of `ARCHITECTURES`; `HeadFileError` as `read`."""
     kind: str = _read_envelope(folder)["speculators_model_type"]
     return kind
 

@@ -13,36 +13,25 @@ from torch import Tensor
 from phrasedraft.drafters.chain_scorer import ChainScorer
 from phrasedraft.drafters.head_config import TOKEN_CHAIN, HeadConfig
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
-from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.drafters.token_chain import TokenChain
 from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
 from phrasedraft.training.calibration import ROWS_AT_ONCE, TEMPERATURES
 from phrasedraft.training.chain_examples import UNKNOWN, ChainExamples, make_chain_examples
 from phrasedraft.training.examples import EmbeddingTable, Examples
 from phrasedraft.training.fit_target import FitTarget
-from phrasedraft.training.losses import LossSettings, PhraseLoss
+from phrasedraft.training.step_learner import StepLearner
 from phrasedraft.training.traces import Trace
 
 CALIBRATED_ROWS = 8192
 """How many held-out rows the temperature is found on; each has several steps."""
 
 
-class ChainLearner:
+class ChainLearner(StepLearner):
     """Teaches a `TokenChain` the next `num_steps` tokens of each row, each step given the true token before it.
 
     Single tokens have no beginnings in common, so the loss of a step is that of a phrase head whose phrases are these
     tokens: one softmax over all of them and over "a token outside". The chain drafts `num_draft_steps`.
     """
-
-    scorer_class = ChainScorer
-
-    def __init__(
-        self, vocabulary: PhraseVocabulary, settings: LossSettings, num_steps: int, num_draft_steps: int
-    ) -> None:
-        self.vocabulary = vocabulary
-        self.normaliser = PrefixSoftmax(vocabulary.trie)
-        self.num_steps, self.num_draft_steps = num_steps, num_draft_steps
-        self._loss = PhraseLoss(self.normaliser, settings)
 
     @property
     def max_depth(self) -> int:

@@ -12,11 +12,9 @@ from phrasedraft.drafters.chain_scorer import ChainScorer
 from phrasedraft.drafters.head_config import PHRASE_CHAIN, HeadConfig
 from phrasedraft.drafters.phrase_chain import PhraseChain
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
-from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
-from phrasedraft.phrases import PhraseVocabulary
 from phrasedraft.training.calibration import calibrate
 from phrasedraft.training.examples import EmbeddingTable, Examples, make_examples
-from phrasedraft.training.losses import LossSettings, PhraseLoss
+from phrasedraft.training.step_learner import StepLearner
 from phrasedraft.training.traces import Trace
 
 
@@ -30,18 +28,8 @@ class PhraseChainExamples(Examples):
     following: Int[Tensor, " row"]
 
 
-class PhraseChainLearner:
+class PhraseChainLearner(StepLearner):
     """Teaches a `PhraseChain` what follows each row, and what follows each of the next `num_steps` - 1 tokens."""
-
-    scorer_class = ChainScorer
-
-    def __init__(
-        self, vocabulary: PhraseVocabulary, settings: LossSettings, num_steps: int, num_draft_steps: int
-    ) -> None:
-        self.vocabulary = vocabulary
-        self.normaliser = PrefixSoftmax(vocabulary.trie)
-        self.num_steps, self.num_draft_steps = num_steps, num_draft_steps
-        self._loss = PhraseLoss(self.normaliser, settings)
 
     @property
     def max_depth(self) -> int:

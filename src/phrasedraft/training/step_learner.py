@@ -1,0 +1,20 @@
+"""What heads that draft step by step have in common when they learn."""
+
+from phrasedraft.drafters.chain_scorer import ChainScorer
+from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
+from phrasedraft.phrases import PhraseVocabulary
+from phrasedraft.training.losses import LossSettings, PhraseLoss
+
+
+class StepLearner:
+    """Entries, the loss of one step, and the number of steps: `num_steps` are learnt, `num_draft_steps` drafted."""
+
+    scorer_class = ChainScorer
+
+    def __init__(
+        self, vocabulary: PhraseVocabulary, settings: LossSettings, num_steps: int, num_draft_steps: int
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.normaliser = PrefixSoftmax(vocabulary.trie)
+        self.num_steps, self.num_draft_steps = num_steps, num_draft_steps
+        self._loss = PhraseLoss(self.normaliser, settings)
