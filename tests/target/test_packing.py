@@ -9,7 +9,8 @@ from torch import nn
 import zoo
 from kit import PROMPT, RandomTreeDrafter, greedy_answer, plain
 from phrasedraft import Choice, Decoder, FeatureSpec, Stopping, TransformersTarget
-from phrasedraft.target.packing import PackedLinear, choose_kernel
+from phrasedraft.target.packing import PackedLinear, choose_for_one_row, faster_kernel
+from phrasedraft.target.streamed import StreamedKernel, streamed_kernel
 
 STOPPING = Stopping(max_new_tokens=20)
 
@@ -122,15 +123,46 @@ class TimedLinear(PackedLinear):
 @pytest.mark.parametrize("slow", [True, False])
 def test_one_row_takes_the_kernel_that_is_faster_here(slow):
     linears = [TimedLinear(slow) for _ in range(3)]
-    choose_kernel(linears)
+    choose_for_one_row(linears)
     assert {linear.packs_one_row for linear in linears} == {not slow}
 
 
+class TimedKernel(StreamedKernel):
+    """A kernel of our own that is slow, or does nothing at all."""
+
+    def __init__(self, slow: bool) -> None:
+        self._slow = slow
+
+    def pack(self, weight):
+        return weight
+
+    def multiply(self, rows, packed, bias, outputs):
+        if self._slow:
+            time.sleep(0.003)
+        return rows
+
+
+@pytest.mark.parametrize("slow", [True, False])
+def test_our_own_kernel_is_taken_where_it_is_faster_here(slow):
+    kernel = TimedKernel(slow)
+    assert faster_kernel([nn.Linear(512, 2048) for _ in range(3)], kernel) is (None if slow else kernel)
+
+
+def test_without_a_kernel_of_our_own_there_is_nothing_to_choose():
+    assert faster_kernel([nn.Linear(8, 8)], None) is None
+
+
+KERNELS = [None, *([streamed_kernel().kernel] if streamed_kernel().kernel else [])]
+
+
+@pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("is_packed", [True, False])
-def test_either_kernel_gives_one_row_the_same_product(is_packed):
-    linear = nn.Linear(48, 32)
-    packed, row = PackedLinear(linear), torch.randn(1, 1, 48)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_every_kernel_gives_the_same_product(kernel, is_packed, bias):
+    linear = nn.Linear(48, 37, bias=bias)
+    packed = PackedLinear(linear, kernel)
     packed.packs_one_row = is_packed
     with torch.inference_mode():
-        torch.testing.assert_close(packed(row), linear(row), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(packed(row.expand(1, 4, 48)), linear(row.expand(1, 4, 48)), atol=1e-5, rtol=1e-5)
+        for num_rows in (1, 4, 13, 150):
+            rows = torch.randn(1, num_rows, 48)
+            torch.testing.assert_close(packed(rows), linear(rows), atol=1e-5, rtol=1e-5)

@@ -80,7 +80,7 @@ class TransformersTarget:
     def notes(self) -> tuple[str, ...]:
         """What does not apply to this target, and why."""
         packing = (f"linears not packed: {self._view.not_packed}",) if self._view.not_packed else ()
-        return (*self.report.reasons, *packing)
+        return (*self.report.reasons, *packing, *((self._view.note,) if self._view.note else ()))
 
     @property
     def input_device(self) -> torch.device:

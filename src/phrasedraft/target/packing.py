@@ -4,16 +4,17 @@ The default kernel repacks a weight on every call, which costs more than the pro
 has the curve). `packed_view` returns a second set of modules over the same parameters whose linears hold a packed
 copy; the model the user gave stays as it is. The packed weights take as much memory again as the linears.
 
-For a single row it depends on the processor which kernel is faster, so that is measured once when a model is packed.
+Which kernel is faster depends on the processor, so it is measured once when a model is packed: our own, `streamed`,
+where it could be compiled, or oneDNN's; and for a single row also the one that needs no packing.
 """
 
 import copy
 import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -21,42 +22,59 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from phrasedraft.target.attention import share_keys
 from phrasedraft.target.quantised import is_quantized
+from phrasedraft.target.streamed import StreamedKernel, streamed_kernel
 
 TIMED_BYTES = 256 << 20
-"""How much weight is read to find the faster kernel for one row: more than caches hold, and done in a moment."""
+"""How much weight is read to find the faster kernel: more than caches hold, and done in a moment."""
 TIMED_ROUNDS = 3
+TIMED_ROWS = 9
+MOST_STREAMED_ROWS = 128
+"""Beyond this many rows multiplying takes so much longer than reading that the default kernel does as well."""
 CLEARLY_FASTER = 0.95
 """The default kernel is taken for one row where it takes less than this share of the packed one's time."""
 
 
+K = TypeVar("K", bound=Hashable)
+L = TypeVar("L", bound=nn.Module)
+
+
 @dataclass(frozen=True)
 class PackedView:
-    """The modules to run, and why they are not packed (empty where they are)."""
+    """The modules to run, why they are not packed (empty where they are), and what is not at its best."""
 
     model: PreTrainedModel
     not_packed: str
     stamp: tuple[int, ...]
+    note: str = ""
 
 
 class PackedLinear(nn.Module):
-    """A linear layer over a weight in oneDNN's own layout; inference only.
+    """A linear layer over a packed copy of its weight, ours with `kernel`, else oneDNN's; inference only.
 
     With `packs_one_row` off, a single row is multiplied with the weight as the model has it.
     """
 
-    def __init__(self, linear: nn.Linear) -> None:
+    def __init__(self, linear: nn.Linear, kernel: StreamedKernel | None = None) -> None:
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.weight, self.bias = linear.weight, linear.bias  # shared with the model, for code that reads them
-        self.packed_weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), None)
+        self._kernel = kernel
+        weight = linear.weight.detach()
+        self.packed_weight = kernel.pack(weight) if kernel else torch.ops.mkldnn._reorder_linear_weight(weight, None)
         self.packs_one_row = True
 
     def forward(self, rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch output"]:
         """The product with the weight, plus the bias."""
-        if not self.packs_one_row and rows.numel() == self.in_features:
+        num_rows = rows.numel() // self.in_features
+        if num_rows == 1 and not self.packs_one_row:
             return F.linear(rows, self.weight, self.bias)
-        return torch.ops.mkldnn._linear_pointwise(rows, self.packed_weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+        if self._kernel is None:
+            return torch.ops.mkldnn._linear_pointwise(rows, self.packed_weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+        if num_rows > MOST_STREAMED_ROWS or rows.dtype is not torch.float32:
+            return F.linear(rows, self.weight, self.bias)
+        return self._kernel.multiply(rows, self.packed_weight, self.bias, self.out_features)
 
 
 def packed_view(model: PreTrainedModel, *, wanted: bool = True) -> PackedView:
@@ -66,35 +84,67 @@ def packed_view(model: PreTrainedModel, *, wanted: bool = True) -> PackedView:
         return PackedView(model, reason, stamp(model))
     tensors = [*model.parameters(), *model.buffers()]
     view = copy.deepcopy(model, {id(tensor): tensor for tensor in tensors})
+    build = streamed_kernel()
+    kernel = faster_kernel([module for module in view.modules() if type(module) is nn.Linear], build.kernel)
     for parent in list(view.modules()):
         for name, child in list(parent.named_children()):
             if type(child) is nn.Linear:
-                setattr(parent, name, PackedLinear(child))
+                setattr(parent, name, PackedLinear(child, kernel))
+    share_keys(view)
     if not _agree(view.eval(), model):
         return PackedView(model, "the packed linears do not reproduce this model", stamp(model))
-    choose_kernel([module for module in view.modules() if isinstance(module, PackedLinear)])
-    return PackedView(view, "", stamp(model))
+    choose_for_one_row([module for module in view.modules() if isinstance(module, PackedLinear)])
+    return PackedView(view, "", stamp(model), f"no kernel of our own: {build.why_not}" if build.why_not else "")
 
 
 @torch.inference_mode()
-def choose_kernel(linears: Sequence[PackedLinear]) -> None:
-    """Set `packs_one_row` of all by what is faster on this machine, both kernels timed in turn; the best round counts.
+def faster_kernel(linears: Sequence[nn.Linear], kernel: StreamedKernel | None) -> StreamedKernel | None:
+    """`kernel`, or None where oneDNN's is faster on this machine."""
+    if kernel is None or not linears:
+        return None
+    timed = _enough(linears)
+    rows = [torch.ones(TIMED_ROWS, linear.in_features) for linear in timed]
+    packed = {each: [PackedLinear(linear, each) for linear in timed] for each in (kernel, None)}
+    seconds = _best_times({each: (lambda layers=layers: _run_all(layers, rows)) for each, layers in packed.items()})
+    return min(packed, key=seconds.__getitem__)
 
-    Some of the linears are timed where there are many: `TIMED_BYTES` of weight at most, one linear at least.
-    """
-    ends = accumulate(linear.weight.nbytes for linear in linears)
-    timed = linears[: max(1, sum(end <= TIMED_BYTES for end in ends))]
-    rows = [torch.ones(1, linear.in_features, dtype=linear.weight.dtype) for linear in timed]
-    best = {True: float("inf"), False: float("inf")}
-    for _ in range(TIMED_ROUNDS):
-        for is_packed in best:
-            started = time.perf_counter()
-            for linear, row in zip(timed, rows, strict=True):
-                linear.packs_one_row = is_packed
-                linear(row)
-            best[is_packed] = min(best[is_packed], time.perf_counter() - started)
+
+@torch.inference_mode()
+def choose_for_one_row(linears: Sequence[PackedLinear]) -> None:
+    """Set `packs_one_row` of all by what is faster on this machine."""
+    timed = _enough(linears)
+    rows = [torch.ones(1, linear.in_features) for linear in timed]
+
+    def run_all(is_packed: bool) -> None:
+        for linear in timed:
+            linear.packs_one_row = is_packed
+        _run_all(timed, rows)
+
+    best = _best_times({is_packed: (lambda choice=is_packed: run_all(choice)) for is_packed in (True, False)})
     for linear in linears:
         linear.packs_one_row = best[False] > CLEARLY_FASTER * best[True]
+
+
+def _enough(linears: Sequence[L]) -> Sequence[L]:
+    """The first linears, `TIMED_BYTES` of weight at most, one at least."""
+    ends = accumulate(linear.weight.nbytes for linear in linears)
+    return linears[: max(1, sum(end <= TIMED_BYTES for end in ends))]
+
+
+def _run_all(linears: Sequence[nn.Module], rows: Sequence[Tensor]) -> None:
+    for linear, row in zip(linears, rows, strict=True):
+        linear(row)
+
+
+def _best_times(actions: Mapping[K, Callable[[], None]]) -> dict[K, float]:
+    """The seconds of the best of some rounds, in which all take turns."""
+    best = dict.fromkeys(actions, float("inf"))
+    for _ in range(TIMED_ROUNDS):
+        for name, action in actions.items():
+            started = time.perf_counter()
+            action()
+            best[name] = min(best[name], time.perf_counter() - started)
+    return best
 
 
 def stamp(model: PreTrainedModel) -> tuple[int, ...]:
