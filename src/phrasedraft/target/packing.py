@@ -11,7 +11,7 @@ where it could be compiled, or oneDNN's; and for a single row also the one that 
 import copy
 import inspect
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -36,8 +36,8 @@ CLEARLY_FASTER = 0.95
 """The default kernel is taken for one row where it takes less than this share of the packed one's time."""
 
 
-K = TypeVar("K", bound=Hashable)
-L = TypeVar("L", bound=nn.Module)
+L = TypeVar("L", nn.Linear, "PackedLinear")
+CHOICES = (True, False)
 
 
 @dataclass(frozen=True)
@@ -104,9 +104,9 @@ def faster_kernel(linears: Sequence[nn.Linear], kernel: StreamedKernel | None) -
         return None
     timed = _enough(linears)
     rows = [torch.ones(TIMED_ROWS, linear.in_features) for linear in timed]
-    packed = {each: [PackedLinear(linear, each) for linear in timed] for each in (kernel, None)}
-    seconds = _best_times({each: (lambda layers=layers: _run_all(layers, rows)) for each, layers in packed.items()})
-    return min(packed, key=seconds.__getitem__)
+    layers = {is_ours: [PackedLinear(linear, kernel if is_ours else None) for linear in timed] for is_ours in CHOICES}
+    seconds = _best_seconds(lambda is_ours: _run_all(layers[is_ours], rows))
+    return kernel if seconds[True] < seconds[False] else None
 
 
 @torch.inference_mode()
@@ -115,14 +115,14 @@ def choose_for_one_row(linears: Sequence[PackedLinear]) -> None:
     timed = _enough(linears)
     rows = [torch.ones(1, linear.in_features) for linear in timed]
 
-    def run_all(is_packed: bool) -> None:
+    def run(is_packed: bool) -> None:
         for linear in timed:
             linear.packs_one_row = is_packed
         _run_all(timed, rows)
 
-    best = _best_times({is_packed: (lambda choice=is_packed: run_all(choice)) for is_packed in (True, False)})
+    seconds = _best_seconds(run)
     for linear in linears:
-        linear.packs_one_row = best[False] > CLEARLY_FASTER * best[True]
+        linear.packs_one_row = seconds[False] > CLEARLY_FASTER * seconds[True]
 
 
 def _enough(linears: Sequence[L]) -> Sequence[L]:
@@ -136,14 +136,14 @@ def _run_all(linears: Sequence[nn.Module], rows: Sequence[Tensor]) -> None:
         linear(row)
 
 
-def _best_times(actions: Mapping[K, Callable[[], None]]) -> dict[K, float]:
-    """The seconds of the best of some rounds, in which all take turns."""
-    best = dict.fromkeys(actions, float("inf"))
+def _best_seconds(run: Callable[[bool], None]) -> dict[bool, float]:
+    """The seconds of each choice in its best round; they take turns."""
+    best = dict.fromkeys(CHOICES, float("inf"))
     for _ in range(TIMED_ROUNDS):
-        for name, action in actions.items():
+        for choice in CHOICES:
             started = time.perf_counter()
-            action()
-            best[name] = min(best[name], time.perf_counter() - started)
+            run(choice)
+            best[choice] = min(best[choice], time.perf_counter() - started)
     return best
 
 
