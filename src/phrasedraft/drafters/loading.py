@@ -6,6 +6,7 @@ from pathlib import Path
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.head_config import PHRASE, PHRASE_CHAIN, TOKEN_CHAIN
 from phrasedraft.drafters.head_file import default_head_path, kind_of
+from phrasedraft.drafters.merged import merge_drafters
 from phrasedraft.drafters.phrase_chain import PhraseChain
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.prompt_lookup import PromptLookup
@@ -33,9 +34,12 @@ HEADS: dict[str, Callable[[Path], Head]] = {
 def load_drafter(name: str) -> Drafter:
     """A new drafter: `prompt-lookup`, `suffix-automaton`, `token-recycling`, or a head by its name or folder.
 
-    Raises `OptionError` for any other name, `HeadFileError` for a folder that does not hold a whole head.
+    Names joined by `+`, such as `smollm2-135m+suffix-automaton`, make one drafter whose trees are grown from all of
+    them. Raises `OptionError` for any other name, `HeadFileError` for a folder that does not hold a whole head.
     """
-    if name not in TRAINING_FREE and (name in shipped_heads() or Path(name).is_dir()):
+    if "+" in name and not Path(name).is_dir():
+        return merge_drafters([load_drafter(part) for part in name.split("+")])
+    if name not in TRAINING_FREE and name and (name in shipped_heads() or Path(name).is_dir()):
         return load_head(name)
     if name not in TRAINING_FREE:
         raise OptionError(

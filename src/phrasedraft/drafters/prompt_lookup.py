@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from phrasedraft.drafters.protocol import DraftBudget, Embed
+from phrasedraft.drafters.source import Candidate
 from phrasedraft.drafters.training_free import TrainingFree, at_least_one
 from phrasedraft.tree.build import merge
 from phrasedraft.tree.draft_tree import DraftTree
@@ -54,6 +55,11 @@ class LookupState:
                 return ends[-2 : -2 - limit : -1]  # the last place is the end of the text itself
         return []
 
+    def followers(self, ngram: tuple[int, ...], limit: int) -> list[int]:
+        """What followed the last `limit` times an n-gram was there, most recent first; nothing at the text's end."""
+        ends = self.ends[len(ngram) - 1].get(ngram, [])
+        return [self.text[end] for end in ends[: -limit - 2 : -1] if end < len(self.text)][:limit]
+
     def continuation(self, end: int, length: int) -> tuple[int, ...]:
         """The tokens from a match's end on; where they reach the end of the text, it is taken to repeat itself."""
         period = len(self.text) - end
@@ -95,3 +101,22 @@ class PromptLookup(TrainingFree):
         matches = state.matches(1 if budget.chain_only else self.settings.num_paths)
         paths = ((state.continuation(end, length), 0.5 ** (rank + 1)) for rank, end in enumerate(matches))
         return merge(state.text[-1], paths, budget.num_draft_tokens, budget.max_depth)
+
+    def root(self, state: LookupState) -> tuple[int, ...]:
+        """The n-gram at the end of the text."""
+        return tuple(state.text[-len(state.ends) :])
+
+    def after(self, state: LookupState, place: tuple[int, ...], token: int) -> tuple[int, ...]:
+        """The n-gram that ends with `token`."""
+        return (*place, token)[-len(state.ends) :]
+
+    def candidates(self, state: LookupState, place: tuple[int, ...]) -> list[Candidate]:
+        """What followed the longest end of the n-gram that was there before; the longer it is, the stronger."""
+        for size in range(len(place), 0, -1):
+            followers = state.followers(place[-size:], self.settings.num_paths)
+            if followers:
+                shares: dict[int, float] = {}
+                for rank, token in enumerate(followers):
+                    shares[token] = shares.get(token, 0.0) + 0.5 ** (rank + 1)
+                return [Candidate(token, share, size) for token, share in shares.items()]
+        return []

@@ -9,12 +9,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from phrasedraft.drafters.protocol import DraftBudget, Embed
+from phrasedraft.drafters.source import MOST_CANDIDATES, Candidate
 from phrasedraft.drafters.training_free import TrainingFree
 from phrasedraft.tree.best_first import grow_best_first
 from phrasedraft.tree.draft_tree import DraftTree
 
 MAX_COUNTED_SUFFIXES = 32
 """How many suffixes of the text, longest first, have a new occurrence counted: all in a text that is not one loop."""
+STRONGEST = 5
+"""Matches of 16 tokens and more are one class."""
 
 
 class SuffixAutomaton:
@@ -69,6 +72,14 @@ class SuffixAutomaton:
         while state > 0 and not self._transitions[state]:
             state = self._links[state]
         return state, min(length, self._lengths[state])
+
+    def follow(self, state: int, length: int, token: int) -> tuple[int, int]:
+        """The longest end of a match of `length` tokens that `token` has followed before, with it; 0 where none has."""
+        while state > 0 and token not in self._transitions[state]:
+            state = self._links[state]
+            length = self._lengths[state]
+        after = self._transitions[state].get(token)
+        return (0, 0) if after is None else (after, length + 1)
 
     def _class_of(self, state: int, token: int) -> int:
         """The state of `state`'s longest sequence and `token`: split off where it stood for longer ones as well."""
@@ -128,23 +139,44 @@ class SuffixAutomatonDrafter(TrainingFree):
 
     def propose(self, state: AutomatonState, budget: DraftBudget) -> DraftTree:
         """The most probable continuations of the longest match; nothing where the last token is new to the text."""
-        automaton = state.automaton
-        match, length = automaton.longest_match()
-        if not length:
+        place = self.root(state)
+        if not place[1]:
             return DraftTree.root_only(state.token)
 
         def followers(place: tuple[int, int]) -> list[tuple[int, float, tuple[int, int]]]:
-            place_state, matched = automaton.resume(*place)
-            options = automaton.followers(place_state)
-            total = sum(map(itemgetter(1), options)) + 1 / max(matched, 1)
-            best = heapq.nlargest(budget.num_draft_tokens, options, key=itemgetter(1))
-            return [(token, count / total, (after, matched + 1)) for token, count, after in best]
+            return self._followers(state, place, budget.num_draft_tokens)
 
         return grow_best_first(
             state.token,
-            (match, length),
+            place,
             followers,
             num_draft_tokens=budget.num_draft_tokens,
             max_depth=budget.max_depth,
             chain_only=budget.chain_only,
         )
+
+    def root(self, state: AutomatonState) -> tuple[int, int]:
+        """The state of the longest match, and its length; 0 where the last token is new to the text."""
+        return state.automaton.longest_match()
+
+    def after(self, state: AutomatonState, place: tuple[int, int], token: int) -> tuple[int, int]:
+        """The longest match that ends with `token`."""
+        return state.automaton.follow(*place, token)
+
+    def candidates(self, state: AutomatonState, place: tuple[int, int]) -> list[Candidate]:
+        """What followed the match; the longer it is, the stronger."""
+        if not place[1]:
+            return []
+        strength = min(place[1].bit_length(), STRONGEST)
+        followers = self._followers(state, place, MOST_CANDIDATES)
+        return [Candidate(token, probability, strength) for token, probability, _ in followers]
+
+    def _followers(
+        self, state: AutomatonState, place: tuple[int, int], most: int
+    ) -> list[tuple[int, float, tuple[int, int]]]:
+        """Each token that followed the match, its probability, and the match it makes."""
+        place_state, matched = state.automaton.resume(*place)
+        options = state.automaton.followers(place_state)
+        total = sum(map(itemgetter(1), options)) + 1 / max(matched, 1)
+        best = heapq.nlargest(most, options, key=itemgetter(1))
+        return [(token, count / total, (after, matched + 1)) for token, count, after in best]
