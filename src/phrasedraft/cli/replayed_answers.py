@@ -16,7 +16,7 @@ from phrasedraft.corpus.answers import Answer, Corpus, is_held_out, read_corpora
 from phrasedraft.corpus.distill import DistillSettings, distill
 from phrasedraft.corpus.prompts import read_prompts
 from phrasedraft.corpus.template import TemplateSettings
-from phrasedraft.drafters import Drafter, Head
+from phrasedraft.drafters import Drafter, head_of
 from phrasedraft.drafters.head_config import TrainedTemplate
 from phrasedraft.errors import DataError
 from phrasedraft.evaluation.prompts import prompt_path
@@ -60,9 +60,10 @@ def read_sets(
 
 def _unseen(corpus: Corpus, drafter: Drafter, notes: Console) -> Sequence[Answer]:
     """The answers a head was not trained on, as far as its provenance tells; all for a drafter that was not trained."""
-    if not isinstance(drafter, Head):
+    head = head_of(drafter)
+    if head is None:
         return corpus.answers
-    provenance = drafter.config.provenance
+    provenance = head.config.provenance
     if corpus.sha256 not in {part.get("sha256") for part in provenance.get("data", [])}:
         return corpus.answers
     settings = provenance.get("settings", {})
@@ -103,7 +104,8 @@ def generate_set(
     with prompt_path(source) as path:
         prompts = read_prompts(path)
     prompts = replace(prompts, prompts=prompts.prompts[:limit])
-    trained = drafter.config.template if isinstance(drafter, Head) else TrainedTemplate()
+    head = head_of(drafter)
+    trained = head.config.template if head is not None else TrainedTemplate()
     template = TemplateSettings(system_prompt=trained.system_prompt, thinking=trained.thinking)
     settings = DistillSettings(max_new_tokens=max_new_tokens, template=template)
     identity = [prompts.sha256, limit, max_new_tokens, template.system_prompt, template.thinking, _target_key(target)]

@@ -15,7 +15,7 @@ from phrasedraft.cli.loading import load_target_quietly
 from phrasedraft.cli.options import DEFAULT_TARGET, LoadOptions
 from phrasedraft.cli.replay_tables import show_replay
 from phrasedraft.cli.replayed_answers import AnswerSet, generate_set, read_sets, record
-from phrasedraft.drafters import Drafter, Head, load_drafter, load_head
+from phrasedraft.drafters import Drafter, head_of, load_drafter, load_head
 from phrasedraft.drafters.loading import TRAINING_FREE
 from phrasedraft.errors import OptionError, TargetError
 from phrasedraft.evaluation.replay import RecordedAnswer, refuse_observer
@@ -71,7 +71,8 @@ def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> 
         require_matplotlib()
     if options.max_new_tokens is not None and not options.prompts:
         warnings.warn("`--max-new-tokens` has no effect on a corpus, whose answers are there", stacklevel=1)
-    drafter = load_drafter(options.head) if options.head in TRAINING_FREE else load_head(options.head)
+    is_named = options.head in TRAINING_FREE or "+" in options.head
+    drafter = load_drafter(options.head) if is_named else load_head(options.head)
     refuse_observer(drafter)
     work = options.work or cache_folder() / "replay"
     given = read_sets(options.corpora, drafter, limit=options.limit, trained_on=options.trained_on, notes=notes)
@@ -93,7 +94,7 @@ def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> 
             {
                 "head": options.head,
                 "target": target.identity.name,
-                "temperature": drafter.config.temperature if isinstance(drafter, Head) else None,
+                "temperature": head.config.temperature if (head := head_of(drafter)) is not None else None,
                 "seconds": round(seconds, 2),
                 "sets": {name: _facts(answers) for name, answers in sets.items()},
                 "nodes": {str(report.num_nodes): report.as_dict() for report in reports},
@@ -105,7 +106,8 @@ def replay_head(load: LoadOptions, options: ReplayOptions, *, as_json: bool) -> 
 
 
 def _load(load: LoadOptions, options: ReplayOptions, drafter: Drafter) -> TransformersTarget:
-    named = drafter.config.target_name if isinstance(drafter, Head) else DEFAULT_TARGET
+    head = head_of(drafter)
+    named = head.config.target_name if head is not None else DEFAULT_TARGET
     try:
         return load_target_quietly(options.target or named, load)
     except TargetError as error:

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.protocol import DraftBudget, Drafter, Embed, Observer
 from phrasedraft.drafters.reliability import Reliability
 from phrasedraft.drafters.source import Candidate, PlantedTree, Source
@@ -66,6 +67,11 @@ class MergedDrafter:
     def drafters(self) -> tuple[Drafter, ...]:
         """What the trees are grown from."""
         return tuple(self._drafters)
+
+    @property
+    def head(self) -> Head | None:
+        """The trained head among them."""
+        return next((drafter for drafter in self._drafters if isinstance(drafter, Head)), None)
 
     @property
     def num_parameters(self) -> int:
@@ -154,6 +160,13 @@ class ObservingMergedDrafter(MergedDrafter):
         for drafter, each in zip(self._drafters, state.states, strict=True):
             if isinstance(drafter, Observer):
                 drafter.observe(each, tree, logits)
+
+
+def head_of(drafter: Drafter) -> Head | None:
+    """The trained head that a drafter is, or is grown from; None where it needs none."""
+    if isinstance(drafter, MergedDrafter):
+        return drafter.head
+    return drafter if isinstance(drafter, Head) else None
 
 
 def merge_drafters(drafters: Sequence[Drafter]) -> MergedDrafter:
