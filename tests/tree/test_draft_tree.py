@@ -115,3 +115,13 @@ def test_a_chain_is_made_of_its_tokens_and_values():
 def test_a_malformed_tree_cannot_be_made(tokens, parents, values):
     with pytest.raises(AssertionError):
         DraftTree(tokens, parents, values)
+
+
+@given(parts(), st.integers(0, 16))
+def test_the_first_nodes_of_a_tree_are_a_tree(parts, count):
+    tree = DraftTree(*parts)
+    first = tree.first(count)
+    assert first.num_draft_tokens == min(count, tree.num_draft_tokens)
+    assert paths_of(first) == paths_of(tree)[: count + 1]
+    assert first.values == tree.values[: count + 1]
+    assert count < tree.num_draft_tokens or first is tree

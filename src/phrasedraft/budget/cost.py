@@ -64,6 +64,17 @@ class PassCost:
         """Every time, ready for JSON."""
         return asdict(self)
 
+    @classmethod
+    def from_dict(cls, line: Mapping[str, Any]) -> "PassCost":
+        """What `as_dict` gave; `ValueError`, `TypeError` or `KeyError` for anything else."""
+        times = tuple(PassTime(**time) for time in line["times"])
+        if not all(time.milliseconds > 0 and time.num_draft_tokens >= 0 and time.context_tokens > 0 for time in times):
+            raise ValueError("a pass takes time, and its draft tokens and context are counted")
+        plain = {time.context_tokens for time in times if not time.num_draft_tokens}
+        if not plain or plain != {time.context_tokens for time in times}:
+            raise ValueError("passes without draft tokens are missing")
+        return cls(target=line["target"], repeats=line["repeats"], times=times)
+
 
 @torch.inference_mode()
 def measure_pass_cost(

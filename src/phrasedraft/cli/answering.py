@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from phrasedraft.budget import AUTO, NumDraftTokens
 from phrasedraft.choice import Choice
 from phrasedraft.cli.console import data_console, note_console, print_json
 from phrasedraft.cli.drafted_text import DraftedText
@@ -19,7 +20,7 @@ from phrasedraft.target import TransformersTarget
 class AnswerOptions:
     """What is asked of one answer beside how it is decoded."""
 
-    nodes: int
+    nodes: NumDraftTokens
     chat: bool | None
     system: str | None
     logprobs: bool
@@ -57,7 +58,7 @@ def answer(
         )
     notes = note_console()
     if options.stats:
-        notes.print(stats_line(result.stats), soft_wrap=True)
+        notes.print(stats_line(result.stats, options.nodes), soft_wrap=True)
     if checked and not options.as_json:
         notes.print(f"verify: {_verdict(parting, len(result.tokens))}", soft_wrap=True)
     return parting is None
@@ -93,12 +94,13 @@ def as_dict(result: Generation) -> dict[str, Any]:
     }
 
 
-def stats_line(stats: DecodingStats) -> str:
-    """What the drafts gave, on one line."""
+def stats_line(stats: DecodingStats, nodes: NumDraftTokens) -> str:
+    """What the drafts gave, on one line; with the nodes that were checked where their number is chosen."""
+    checked = f"{stats.mean_draft_tokens:.1f} nodes a pass, " if nodes == AUTO else ""
     speed = stats.num_generated_tokens / max(stats.decode_seconds + stats.prefill_seconds, 1e-9)
     return (
         f"{stats.num_generated_tokens} tokens in {stats.num_passes} passes: {stats.mean_acceptance_length:.2f} tokens "
-        f"a pass, landing {stats.landing:.2f}, banked {stats.banked:.2f}; {speed:.1f} tokens/s, "
+        f"a pass, {checked}landing {stats.landing:.2f}, banked {stats.banked:.2f}; {speed:.1f} tokens/s, "
         f"{stats.outside_share:.1%} of the loop outside the target"
     )
 

@@ -20,14 +20,17 @@ def bench(
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Prompts of each set; 40 unless given.")] = None,
-    nodes: Annotated[str | None, typer.Option("--nodes", "-n", help="Draft tokens a pass; `4,8,16,46`.")] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option("--nodes", "-n", help="Draft tokens a pass; `4,8,16,46`; `auto`: as many as are worth it."),
+    ] = None,
     drafter: Annotated[
         list[str] | None,
         typer.Option(
             "--drafter",
             metavar="NAME[@NODES]",
             help="Measure `prompt-lookup`, `suffix-automaton`, `token-recycling`, the head in a folder, or `head` at "
-            "other node counts too; repeat it for more.",
+            "other node counts too; `NAME@auto` checks as many as are worth it; repeat it for more.",
         ),
     ] = None,
     drafter_limit: Annotated[

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 import torch
 
+from phrasedraft.budget import AUTO, NumDraftTokens
 from phrasedraft.cli.bench_options import THE_HEAD, BenchOptions, DrafterSpec
 from phrasedraft.cli.loading import Loaded
 from phrasedraft.decoding import Decoder
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
+from phrasedraft.evaluation.bench.result import CHOSEN_NODES
 from phrasedraft.evaluation.bench.run import Entrant
 from phrasedraft.evaluation.methods import BatchedGenerate, Drafting, PlainLoop, TransformersLookup
 
@@ -24,7 +26,7 @@ class Rival:
     label: str
     spec: DrafterSpec | None
     drafter: Drafter
-    node_counts: tuple[int, ...]
+    node_counts: tuple[NumDraftTokens, ...]
 
     def fresh(self) -> Drafter:
         """For each method one of its own where it learns as it goes, so that no method learns from another."""
@@ -73,7 +75,8 @@ def entrants_of(loaded: Loaded, rivals: Sequence[Rival], options: BenchOptions) 
     for rival in rivals:
         for nodes in rival.node_counts:
             decoder = Decoder(target, rival.fresh(), num_draft_tokens=nodes)
-            method = Drafting(decoder, f"{rival.label}, {nodes} nodes", drafter=rival.label)
+            name = f"{rival.label}{CHOSEN_NODES}" if nodes == AUTO else f"{rival.label}, {nodes} nodes"
+            method = Drafting(decoder, name, drafter=rival.label)
             entrants.append(Entrant(method=method, limit=options.drafter_limit if rival.spec is not None else None))
     return entrants
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from phrasedraft.budget import AUTO, NumDraftTokens
 from phrasedraft.drafters import Drafter, load_drafter
 from phrasedraft.drafters.loading import TRAINING_FREE
 from phrasedraft.errors import OptionError
@@ -27,7 +28,7 @@ class DrafterSpec:
 
     source: str
     label: str
-    node_counts: tuple[int, ...]
+    node_counts: tuple[NumDraftTokens, ...]
 
     @property
     def needs_no_head(self) -> bool:
@@ -67,9 +68,9 @@ class BenchOptions:
     output: Path
 
     @property
-    def node_counts(self) -> tuple[int, ...]:
+    def node_counts(self) -> tuple[NumDraftTokens, ...]:
         """The node counts asked for."""
-        return parse_numbers("--nodes", self.nodes, "our loop without drafts is always measured too")
+        return parse_node_counts("--nodes", self.nodes, "our loop without drafts is always measured too")
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -95,8 +96,8 @@ class BenchOptions:
         return specs
 
 
-def parse_spec(text: str, node_counts: Sequence[int]) -> DrafterSpec:
-    """The drafter in `NAME` or `NAME@4,8`.
+def parse_spec(text: str, node_counts: Sequence[NumDraftTokens]) -> DrafterSpec:
+    """The drafter in `NAME`, `NAME@4,8` or `NAME@auto`.
 
     >>> parse_spec("suffix-automaton@4,8", [16]).node_counts, parse_spec("heads/mine", [16]).label
     ((4, 8), 'mine')
@@ -106,24 +107,48 @@ def parse_spec(text: str, node_counts: Sequence[int]) -> DrafterSpec:
         source = text
     if not source:
         raise OptionError(f"`--drafter` is `{text}`, a name has to stand before the @", hint="`prompt-lookup@4,8`")
-    counts = parse_numbers(f"--drafter {source}@", own, "node counts stand behind the @") if at else tuple(node_counts)
+    counts = tuple(node_counts)
+    if at:
+        counts = parse_node_counts(f"--drafter {source}@", own, "node counts stand behind the @")
     return DrafterSpec(
         source=source, label=source if source in TRAINING_FREE else Path(source).name, node_counts=counts
     )
 
 
+def parse_node_counts(option: str, text: str, hint: str) -> tuple[NumDraftTokens, ...]:
+    """Node counts as `parse_numbers` has them, with `auto` among them: as many as are worth their time.
+
+    >>> parse_node_counts("--nodes", "4,auto", "")
+    (4, 'auto')
+    """
+    parts = text.split(",")
+    numbers = _different_numbers([part for part in parts if part != AUTO])
+    if numbers is None or parts.count(AUTO) > 1:
+        raise OptionError(
+            f"`{option}` is `{text}`, it may be different whole numbers of 1 or more, and `{AUTO}`: `4,8,{AUTO}`",
+            hint=hint,
+        )
+    known = iter(numbers)
+    return tuple(AUTO if part == AUTO else next(known) for part in parts)
+
+
 def parse_numbers(option: str, text: str, hint: str) -> tuple[int, ...]:
     """Different whole numbers of 1 or more, comma-separated.
 
-    >>> parse_numbers("--nodes", "4,8", "")
+    >>> parse_numbers("--batch-sizes", "4,8", "")
     (4, 8)
     """
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+    numbers = _different_numbers(text.split(","))
+    if numbers is None:
         raise OptionError(
             f"`{option}` is `{text}`, it may be different whole numbers of 1 or more: `4,8,16`", hint=hint
         )
-    return tuple(numbers)
+    return numbers
+
+
+def _different_numbers(parts: Sequence[str]) -> tuple[int, ...] | None:
+    try:
+        numbers = tuple(int(part) for part in parts)
+    except ValueError:
+        return None
+    return numbers if min(numbers, default=1) >= 1 and len(set(numbers)) == len(numbers) else None

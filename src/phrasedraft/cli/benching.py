@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from phrasedraft.budget import AUTO
 from phrasedraft.budget.cost import NUM_NODES, measure_pass_cost
 from phrasedraft.cli.bench_checks import (
     check_output,
@@ -176,7 +177,7 @@ def _prepare(
     folder.note("warm_up_seconds", folder.notes.get("warm_up_seconds", 0.0) + seconds)
     costs = folder.notes.get("costs", {})
     if dtype not in costs:
-        counts = sorted({*NUM_NODES, *(count for rival in rivals for count in rival.node_counts)})
+        counts = sorted({*NUM_NODES, *(count for rival in rivals for count in rival.node_counts if count != AUTO)})
         costs[dtype] = measure_pass_cost(loaded.target, num_nodes=counts).as_dict()
         folder.note("costs", costs)
     if "fertility" not in folder.notes:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from phrasedraft.cli.options import ChoiceOptions, NumNodes, StoppingOptions, TargetOptions, with_option_groups
+from phrasedraft.cli.options import ChoiceOptions, NodesOrAuto, StoppingOptions, TargetOptions, with_option_groups
 
 
 @with_option_groups
@@ -12,7 +12,7 @@ def chat(
     target: TargetOptions,
     choice: ChoiceOptions,
     stopping: StoppingOptions,
-    nodes: NumNodes = 8,
+    nodes: NodesOrAuto = 8,
     system: Annotated[str | None, typer.Option(help="A system message, which is never trimmed.")] = None,
     chat_template_kwargs: Annotated[
         str, typer.Option(metavar="JSON", help="Arguments for the chat template, as a JSON object.")

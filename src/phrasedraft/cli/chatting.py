@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.markup import escape
 
+from phrasedraft.budget import NumDraftTokens
 from phrasedraft.choice import Choice
 from phrasedraft.cli.answering import stats_line
 from phrasedraft.cli.console import data_console, note_console, show_error
@@ -25,7 +26,7 @@ COMMANDS = "/reset, /stats and /exit"
 class ChatOptions:
     """What is asked of a chat beside how it is decoded."""
 
-    nodes: int
+    nodes: NumDraftTokens
     system: str | None
     chat_template_kwargs: str
     show_drafts: bool
@@ -69,7 +70,7 @@ def talk(
     interactive = is_interactive()
     if interactive:
         note_console().print(f"{escape(target_options.target)}; {COMMANDS}; Ctrl-C stops an answer, Ctrl-D leaves")
-    chat = Chat(loaded.decoder(options.nodes), conversation, choice, stopping, show_drafts=options.show_drafts)
+    chat = Chat(loaded.decoder(options.nodes), conversation, choice, stopping, options)
     for line in _lines(interactive=interactive):
         if line == "/exit":
             return
@@ -92,13 +93,18 @@ class Chat:
     """One conversation with its place in the target's cache."""
 
     def __init__(
-        self, decoder: Decoder, conversation: Conversation, choice: Choice, stopping: Stopping, *, show_drafts: bool
+        self,
+        decoder: Decoder,
+        conversation: Conversation,
+        choice: Choice,
+        stopping: Stopping,
+        options: ChatOptions,
     ) -> None:
         self._decoder = decoder
         self._conversation = conversation
         self._choice = choice
         self._stopping = stopping
-        self._show_drafts = show_drafts
+        self._options = options
         self._session: Session = decoder.session()
         self._stats = DecodingStats()
         self._notes = note_console()
@@ -110,9 +116,8 @@ class Chat:
             self._session = self._decoder.session()
             self._notes.print("the conversation begins anew")
         elif line == "/stats":
-            self._notes.print(
-                f"{stats_line(self._stats)}; {self._session.num_cached_tokens} tokens in the cache", soft_wrap=True
-            )
+            said = stats_line(self._stats, self._options.nodes)
+            self._notes.print(f"{said}; {self._session.num_cached_tokens} tokens in the cache", soft_wrap=True)
         elif line.startswith("/"):
             self._notes.print(f"there is no command {escape(line)}; there are {COMMANDS}")
         elif line:
@@ -128,7 +133,7 @@ class Chat:
         try:
             for piece in stream:
                 shown.append(piece.text)
-                marked.write(piece if self._show_drafts else replace(piece, was_drafted=False))
+                marked.write(piece if self._options.show_drafts else replace(piece, was_drafted=False))
         except KeyboardInterrupt:
             if not shown:
                 raise

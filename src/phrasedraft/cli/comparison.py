@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from phrasedraft.budget import NumDraftTokens
 from phrasedraft.cli.console import compact_table, data_console, note_console, print_json, show_stage
 from phrasedraft.cli.drafted_text import DraftedText
 from phrasedraft.cli.loading import Loaded, encode_turn, load
@@ -49,7 +50,9 @@ def timing(answer: Answer) -> Timing:
     return Timing(seconds=answer.seconds, num_tokens=len(answer.tokens))
 
 
-def compare(options: TargetOptions, *, num_prompts: int, nodes: int, max_new_tokens: int, as_json: bool) -> bool:
+def compare(
+    options: TargetOptions, *, num_prompts: int, nodes: NumDraftTokens, max_new_tokens: int, as_json: bool
+) -> bool:
     """Run the demo and print it; whether every text was identical where it has to be."""
     prompts = load_prompts("gsm8k_test", num_prompts)
     if len(prompts) < num_prompts:
@@ -115,7 +118,7 @@ def _total(pairs: Sequence[Pair]) -> SpeedUp:
 
 
 def _report(
-    loaded: Loaded, options: TargetOptions, pairs: Sequence[Pair], nodes: int, max_new_tokens: int
+    loaded: Loaded, options: TargetOptions, pairs: Sequence[Pair], nodes: NumDraftTokens, max_new_tokens: int
 ) -> dict[str, Any]:
     stats, speedup = _stats(pairs), _total(pairs)
     return {

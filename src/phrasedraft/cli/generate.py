@@ -7,7 +7,7 @@ import typer
 from phrasedraft.cli.options import (
     AsJson,
     ChoiceOptions,
-    NumNodes,
+    NodesOrAuto,
     StoppingOptions,
     TargetOptions,
     with_option_groups,
@@ -20,7 +20,7 @@ def generate(
     target: TargetOptions,
     choice: ChoiceOptions,
     stopping: StoppingOptions,
-    nodes: NumNodes = 8,
+    nodes: NodesOrAuto = 8,
     chat: Annotated[
         bool | None, typer.Option("--chat/--raw", help="In the chat template (where there is one), or as it is.")
     ] = None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import transformers
 
+from phrasedraft.budget import NumDraftTokens
 from phrasedraft.choice import Choice
 from phrasedraft.cli.console import show_stage
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
@@ -27,7 +28,7 @@ class Loaded:
     head: Head | None
     head_name: str
 
-    def decoder(self, num_draft_tokens: int) -> Decoder:
+    def decoder(self, num_draft_tokens: NumDraftTokens) -> Decoder:
         """Both together, drafting at most `num_draft_tokens` tokens a pass."""
         return Decoder(self.target, self.drafter, num_draft_tokens=num_draft_tokens if self.head else 0)
 

@@ -8,7 +8,27 @@ from typing import Annotated, Any
 
 import typer
 
+from phrasedraft.budget import AUTO, NumDraftTokens
+
 DEFAULT_TARGET = "smollm2-135m"
+
+
+def parse_nodes(value: str | int) -> NumDraftTokens:
+    """The value of `--nodes`: a number of 0 or more, or `auto`.
+
+    >>> parse_nodes("8"), parse_nodes("auto")
+    (8, 'auto')
+    """
+    if value == AUTO:
+        return AUTO
+    try:
+        number = int(value)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise typer.BadParameter(f"it may be 0 or more, a whole number, or `{AUTO}`")
+    return number
+
 
 TargetName = Annotated[
     str, typer.Option("--target", "-t", metavar="TARGET", help="`smollm2-135m`, a local folder, or a hub id.")
@@ -20,6 +40,16 @@ HeadName = Annotated[
     ),
 ]
 NumNodes = Annotated[int, typer.Option("--nodes", "-n", min=0, help="Most draft tokens a pass; 0 drafts nothing.")]
+NodesOrAuto = Annotated[
+    Any,  # NumDraftTokens; typer knows no union
+    typer.Option(
+        "--nodes",
+        "-n",
+        metavar="INTEGER|auto",
+        parser=parse_nodes,
+        help="Most draft tokens a pass; 0 drafts nothing, `auto` as many as are worth their time.",
+    ),
+]
 MaxNewTokens = Annotated[int, typer.Option("--max-new-tokens", min=1, help="Most tokens of an answer.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

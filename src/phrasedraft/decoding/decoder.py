@@ -8,7 +8,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from phrasedraft.budget import NumDraftTokens
 from phrasedraft.choice import GREEDY, Choice
+from phrasedraft.decoding.budgeting import Allowance, most_nodes, policy_of
 from phrasedraft.decoding.generation import Generation, Piece
 from phrasedraft.decoding.prompt import check_prompt, prompt_tokens
 from phrasedraft.decoding.run import Run, RunSettings
@@ -33,13 +35,13 @@ DEFAULT_STOPPING = Stopping()
 class Decoder:
     """A target and a drafter that decode together; the text is the target's own whatever the drafter proposes.
 
-    `num_draft_tokens` is the most nodes a draft tree may have beside its root; 0 decodes one token a pass. Weights
-    belong to the target and the drafter, everything about one text to the call, so a decoder can be shared.
+    `num_draft_tokens` is the most nodes a draft tree may have beside its root; 0 decodes one token a pass, "auto"
+    checks as many as are worth their time, for which it times passes of the target once a machine (some seconds).
+    Weights belong to the target and the drafter, everything about one text to the call, so a decoder can be shared.
     """
 
-    def __init__(self, target: TransformersTarget, drafter: Drafter, *, num_draft_tokens: int = 8) -> None:
-        if not isinstance(num_draft_tokens, int) or num_draft_tokens < 0:
-            raise OptionError(f"`num_draft_tokens` is `{num_draft_tokens}`, it may be 0 or more, a whole number")
+    def __init__(self, target: TransformersTarget, drafter: Drafter, *, num_draft_tokens: NumDraftTokens = 8) -> None:
+        most = most_nodes(num_draft_tokens)
         if not isinstance(drafter, Drafter):
             raise OptionError(
                 f"the drafter is `{drafter!r}`, it may be a head or anything with the verbs of `Drafter`",
@@ -49,10 +51,11 @@ class Decoder:
         drafter.place(target.device)
         self.target = target
         self.drafter = drafter
-        self.num_draft_tokens = num_draft_tokens
-        self.observe = drafter.observe if num_draft_tokens and isinstance(drafter, Observer) else None
+        self.num_draft_tokens = most
+        self.policy = policy_of(target, num_draft_tokens)
+        self.observe = drafter.observe if most and isinstance(drafter, Observer) else None
         self.watch = AcceptanceWatch(drafter.name)
-        if num_draft_tokens and target.support is Support.NOTHING:
+        if most and target.support is Support.NOTHING:
             warnings.warn(
                 f"decoding `{target.identity.name}` without drafts: {'; '.join(target.notes)}",
                 UserWarning,
@@ -121,6 +124,7 @@ class Stream:
             want_logprobs=logprobs,
         )
         self._run = Run(self._prompt, settings, self._text, target.device)
+        self._allowance = Allowance(decoder.num_draft_tokens, decoder.policy)
         self._want_logprobs = logprobs
         self._num_cached = 0
         self._pieces = self._decode()
@@ -192,6 +196,7 @@ class Stream:
                 drafter.update(state, committed, checked.hidden[list(verification.path)])
             stats.count(verification, tree.num_draft_tokens)
             self._decoder.watch.count(tree.num_draft_tokens, verification.num_accepted_tokens)
+            self._allowance.settle(tree, verification.num_accepted_tokens, drafted - started, verified - drafted)
             stats.draft_seconds += drafted - started
             stats.verify_seconds += verified - drafted
             stats.keep_seconds += kept - walked
@@ -207,12 +212,12 @@ class Stream:
         return pieces
 
     def _draft(self, state: Any, sequence: TargetSequence) -> DraftTree:
-        run, decoder = self._run, self._decoder
-        root = run.last_token
-        limit = decoder.num_draft_tokens if run.num_tokens_left > 1 else 0
+        run, decoder, allowance = self._run, self._decoder, self._allowance
+        limit = allowance.ask(sequence.num_cached_tokens, may_draft=run.num_tokens_left > 1)
         support = sequence.support_for(1 + limit)
         if not limit or support is Support.NOTHING:
-            return DraftTree.root_only(root)
+            allowance.refuse()
+            return DraftTree.root_only(run.last_token)
         budget = DraftBudget(
             num_draft_tokens=limit, max_depth=run.num_tokens_left - 1, chain_only=support is Support.CHAIN
         )
@@ -220,7 +225,7 @@ class Stream:
         if budget.chain_only:
             tree = tree.best_chain()
         self._check(tree, limit)
-        return tree
+        return allowance.cut(tree)
 
     def _check(self, tree: DraftTree, limit: int) -> None:
         """Refuse a draft that no pass could check; a wrong one is fine."""

@@ -1,6 +1,6 @@
 """What a generation cost and what its drafts gave, under the names vLLM uses."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,7 +12,8 @@ class DecodingStats:
     """Counts and seconds of one or more generations.
 
     A draft is one pass of the target over a tree with at least one draft token; `num_passes` counts the passes that
-    drafted nothing as well. The pass that reads the prompt counts in `prefill_seconds` only.
+    drafted nothing as well. `num_passes_per_size[n]` counts those that checked n draft tokens. The pass that reads the
+    prompt counts in `prefill_seconds` only.
     """
 
     num_passes: int = 0
@@ -20,6 +21,7 @@ class DecodingStats:
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     num_accepted_tokens_per_pos: list[int] = field(default_factory=list)
+    num_passes_per_size: list[int] = field(default_factory=list)
     num_landings: int = 0
     num_generated_tokens: int = 0
     prefill_seconds: float = 0.0
@@ -37,6 +39,11 @@ class DecodingStats:
     def acceptance_rate(self) -> float:
         """Accepted tokens as a share of drafted tokens."""
         return self.num_accepted_tokens / self.num_draft_tokens if self.num_draft_tokens else 0.0
+
+    @property
+    def mean_draft_tokens(self) -> float:
+        """Draft tokens checked per pass."""
+        return self.num_draft_tokens / self.num_passes if self.num_passes else 0.0
 
     @property
     def landing(self) -> float:
@@ -66,26 +73,42 @@ class DecodingStats:
         self.num_draft_tokens += num_draft_tokens
         self.num_accepted_tokens += accepted
         self.num_landings += accepted > 0
-        self.num_accepted_tokens_per_pos += [0] * (accepted - len(self.num_accepted_tokens_per_pos))
-        for position in range(accepted):
-            self.num_accepted_tokens_per_pos[position] += 1
+        _add(self.num_accepted_tokens_per_pos, [1] * accepted)
+        _add(self.num_passes_per_size, [*[0] * num_draft_tokens, 1])
 
     def add(self, other: "DecodingStats") -> None:
         """Add the counts and seconds of another generation."""
-        missing = len(other.num_accepted_tokens_per_pos) - len(self.num_accepted_tokens_per_pos)
-        self.num_accepted_tokens_per_pos += [0] * missing
-        for position, count in enumerate(other.num_accepted_tokens_per_pos):
-            self.num_accepted_tokens_per_pos[position] += count
         for name, value in vars(other).items():
-            if name != "num_accepted_tokens_per_pos":
+            if isinstance(value, list):
+                _add(getattr(self, name), value)
+            else:
                 setattr(self, name, getattr(self, name) + value)
 
     def as_dict(self) -> dict[str, Any]:
         """Every count, time and ratio, ready for JSON."""
-        ratios = ("mean_acceptance_length", "acceptance_rate", "landing", "banked", "decode_seconds", "outside_share")
+        ratios = (
+            "mean_acceptance_length",
+            "acceptance_rate",
+            "mean_draft_tokens",
+            "landing",
+            "banked",
+            "decode_seconds",
+            "outside_share",
+        )
         return {**vars(self), **{name: getattr(self, name) for name in ratios}}
 
     @classmethod
     def from_dict(cls, line: Mapping[str, Any]) -> "DecodingStats":
-        """The counts and seconds in what `as_dict` gave; ratios follow from them."""
-        return cls(**{each.name: line[each.name] for each in fields(cls)})
+        """The counts and seconds in what `as_dict` gave; ratios follow from them.
+
+        `num_passes_per_size` may be missing: version 0.1.0 did not count it.
+        """
+        kept = {"num_passes_per_size": [], **line}
+        return cls(**{each.name: kept[each.name] for each in fields(cls)})
+
+
+def _add(counts: list[int], more: Sequence[int]) -> None:
+    """Add counts place by place, as many places as either has."""
+    counts += [0] * (len(more) - len(counts))
+    for place, count in enumerate(more):
+        counts[place] += count

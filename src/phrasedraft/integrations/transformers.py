@@ -28,6 +28,7 @@ from transformers import (
 from transformers.generation import GenerateDecoderOnlyOutput
 from transformers.generation.streamers import BaseStreamer
 
+from phrasedraft.budget import NumDraftTokens
 from phrasedraft.choice import Choice
 from phrasedraft.decoding import Decoder, DecodingStats, Session, Stopping
 from phrasedraft.drafters.protocol import Drafter
@@ -53,9 +54,12 @@ class PhraseGenerate:
 
     `stats` are those of the last call, all its rows together. Sampled text is drawn with a seed from torch's global
     generator, so `torch.manual_seed` repeats it; it is distributed as transformers' own sampling, not equal to it.
+    `num_draft_tokens` is as `Decoder` has it: a number, or "auto".
     """
 
-    def __init__(self, drafter: Drafter, *, num_draft_tokens: int = 8, streamer: BaseStreamer | None = None) -> None:
+    def __init__(
+        self, drafter: Drafter, *, num_draft_tokens: NumDraftTokens = 8, streamer: BaseStreamer | None = None
+    ) -> None:
         self._drafter = drafter
         self._num_draft_tokens = num_draft_tokens
         self._streamer = streamer
@@ -175,7 +179,7 @@ class _Call:
 
 
 def phrase_generate(
-    drafter: Drafter, *, num_draft_tokens: int = 8, streamer: BaseStreamer | None = None
+    drafter: Drafter, *, num_draft_tokens: NumDraftTokens = 8, streamer: BaseStreamer | None = None
 ) -> PhraseGenerate:
     """What to pass as `custom_generate`; keep it, since it remembers what it found out about the model."""
     return PhraseGenerate(drafter, num_draft_tokens=num_draft_tokens, streamer=streamer)

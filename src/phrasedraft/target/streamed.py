@@ -106,7 +106,7 @@ def _compiled(compiler: str) -> Path:
     native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
     flags = ("-std=gnu11", "-O3", native, "-ffp-contract=fast", "-fPIC")
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True, timeout=10).stdout
-    key = hashlib.sha256("\0".join((SOURCE.read_text(), *flags, version, _processor())).encode()).hexdigest()[:16]
+    key = hashlib.sha256("\0".join((SOURCE.read_text(), *flags, version, processor())).encode()).hexdigest()[:16]
     library = cache_folder() / "kernels" / f"streamed-{key}.so"
     if not library.is_file():
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -123,7 +123,7 @@ def _run(command: list[str]) -> None:
     subprocess.run(command, capture_output=True, text=True, check=True, timeout=COMPILE_SECONDS)
 
 
-def _processor() -> str:
+def processor() -> str:
     """What distinguishes processors that the same binary may not run on."""
     known = Path("/proc/cpuinfo")
     lines = known.read_text().splitlines() if known.is_file() else []

@@ -68,6 +68,13 @@ class DraftTree:
             return self
         return self._select([node for node, depth in enumerate(self.depths) if depth <= max_depth])
 
+    def first(self, num_draft_tokens: int) -> "DraftTree":
+        """The root and the first so many nodes, a tree as parents come first; all of it where there are no more."""
+        if num_draft_tokens >= self.num_draft_tokens:
+            return self
+        stop = num_draft_tokens + 1
+        return DraftTree(tokens=self.tokens[:stop], parents=self.parents[:stop], values=self.values[:stop])
+
     def best_chain(self) -> "DraftTree":
         """The path that follows the most probable child from the root down."""
         if self.is_chain:

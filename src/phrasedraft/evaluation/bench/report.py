@@ -43,6 +43,7 @@ READING_HELP = (
      "largest one"),
     ("tokens/pass", "tokens per pass of the target, the bonus token (the target's own) included; in brackets the 95 % "
      "bootstrap interval over prompts"),
+    ("nodes/pass", "draft tokens checked per pass, those passes included that drafted nothing"),
     ("landing", "share of passes that accept at least one draft token"),
     ("banked", "draft tokens accepted per pass that accepts any; tokens/pass = 1 + landing x banked"),
     ("acceptance", "accepted draft tokens over drafted ones"),

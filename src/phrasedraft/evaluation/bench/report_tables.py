@@ -12,7 +12,7 @@ NUM_DIFFERENCES = 50
 
 SPEED_HEADER: Row = ("method", "over generate()", "over plain loop", "pairs", "tokens/s", "first token ms")
 TEXT_HEADER: Row = ("method", "answers", "tokens", "identical", "same end", "worst gap")
-DRAFT_HEADER: Row = ("method", "tokens/pass", "landing", "banked", "acceptance", "parameters")
+DRAFT_HEADER: Row = ("method", "tokens/pass", "nodes/pass", "landing", "banked", "acceptance", "parameters")
 TIME_HEADER: Row = ("method", "ms/pass", *PHASES, "prompt s", "peak MB", "J/token")
 
 
@@ -59,6 +59,7 @@ def draft_rows(summaries: Sequence[Summary]) -> list[Row]:
             (
                 each.method,
                 f"{stats.mean_acceptance_length:.3f}{interval}",
+                number(stats.mean_draft_tokens if drafts else None, 1),
                 number(stats.landing if drafts else None, 3),
                 number(stats.banked if drafts else None),
                 number(stats.acceptance_rate if drafts else None, 3),

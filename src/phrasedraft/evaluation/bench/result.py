@@ -13,6 +13,10 @@ BASELINES = (GENERATE, LOOKUP, PLAIN)
 """Methods that are always measured; speed-ups are over the first and the last."""
 
 
+CHOSEN_NODES = "@auto"
+"""How a method's name ends whose nodes are chosen pass by pass; its `num_draft_tokens` is the most there may be."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """What one method made of one turn of one prompt; one row of `results.parquet`.

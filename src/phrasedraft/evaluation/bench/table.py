@@ -16,6 +16,8 @@ from phrasedraft.evaluation.bench.result import Provenance, Result
 RESULTS_FILE = "results.parquet"
 FORMAT = 1
 _KEY = b"phrasedraft"
+_UNCOUNTED = "num_passes_per_size"
+"""A counter that files of version 0.1.0 do not have."""
 _HINT = "give a `results.parquet` that `phrasedraft bench` wrote, or the folder it is in"
 
 
@@ -65,15 +67,18 @@ def read_results(path: Path) -> tuple[list[Result], Provenance]:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"`{path}` is damaged or no parquet file: {error}", hint=_HINT) from error
     provenance = _provenance(path, table.schema.metadata or {})
-    if not table.schema.equals(_schema(), check_metadata=False):
+    if not any(table.schema.equals(known, check_metadata=False) for known in (_schema(), _schema(_UNCOUNTED))):
         raise DataError(f"`{path}` has other columns than a benchmark's results", hint=_HINT)
     columns = table.to_pydict()
     rows = (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
     return [Result(**{name: _restored(name, value) for name, value in row.items()}) for row in rows], provenance
 
 
-def _schema() -> Any:  # a pyarrow.Schema, which is imported where it is used
-    """One column for each field of `Result`, of the type its annotation says; `stats` is a struct of its counters."""
+def _schema(without: str | None = None) -> Any:  # a pyarrow.Schema, which is imported where it is used
+    """One column for each field of `Result`, of the type its annotation says; `stats` is a struct of its counters.
+
+    `without` names a counter to leave out, as in files from before there was one.
+    """
     import pyarrow as pa
 
     simple = {
@@ -86,7 +91,8 @@ def _schema() -> Any:  # a pyarrow.Schema, which is imported where it is used
         int | None: pa.int64(),
     }
     counters = get_type_hints(DecodingStats)
-    stats = pa.struct([pa.field(each.name, simple[counters[each.name]]) for each in fields(DecodingStats)])
+    names = [each.name for each in fields(DecodingStats) if each.name != without]
+    stats = pa.struct([pa.field(name, simple[counters[name]]) for name in names])
     types = {**simple, dict[str, Any] | None: stats}
     hints = get_type_hints(Result)
     return pa.schema([pa.field(each.name, types[hints[each.name]]) for each in fields(Result)])

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from phrasedraft.decoding.stats import DecodingStats
 from phrasedraft.evaluation.bench.paper.estimate import Estimate, Figure, estimate, ratio
 from phrasedraft.evaluation.bench.paper.figures import Paper
-from phrasedraft.evaluation.bench.result import PLAIN, Provenance, Result
+from phrasedraft.evaluation.bench.result import CHOSEN_NODES, PLAIN, Provenance, Result
 from phrasedraft.evaluation.bench.summary import Summary
 
 COMPARABLE = "comparable"
@@ -121,6 +121,7 @@ class Evidence:
     def arms(self, paper_set: PaperSet, kind: str = PHRASES) -> list[Arm]:
         """What was measured of drafters of a kind on a set, by dtype, drafter and number of draft tokens."""
         found = [each for each in self._arms if _stem(each.prompt_set) == paper_set.stem]
+        found = [each for each in found if not each.method.endswith(CHOSEN_NODES)]  # the paper's trees are fixed
         chosen = [each for each in found if self.kind(each.drafter) == kind and each.counts.num_passes]
         return sorted(chosen, key=lambda each: (each.dtype, each.drafter, each.num_draft_tokens))
 

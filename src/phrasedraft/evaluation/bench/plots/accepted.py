@@ -5,7 +5,7 @@ from typing import Any
 
 from phrasedraft.evaluation.bench.accepted import accepted_lengths, category_shares
 from phrasedraft.evaluation.bench.plots.canvas import drafter_styles, grid, num_rows, picture
-from phrasedraft.evaluation.bench.result import Result
+from phrasedraft.evaluation.bench.result import CHOSEN_NODES, Result
 from phrasedraft.evaluation.bench.summary import Summary, main_conditions
 from phrasedraft.phrases.inspection import PhraseCategory
 
@@ -75,7 +75,7 @@ def _main_results(results: Sequence[Result], summaries: Sequence[Summary]) -> li
 
 def _draw_lengths(axes: Any, methods: Mapping[str, int], lengths: Mapping[str, Mapping[int, int]], color: str) -> None:
     width = 0.84 / len(methods)
-    is_plain = len(set(methods.values())) == len(methods)
+    is_plain = len(set(methods.values())) == len(methods) and not any(name.endswith(CHOSEN_NODES) for name in methods)
     for place, (method, nodes) in enumerate(methods.items()):
         counts = [0] * (LONGEST + 1)
         for length, passes in lengths[method].items():

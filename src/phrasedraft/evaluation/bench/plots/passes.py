@@ -12,14 +12,17 @@ from phrasedraft.evaluation.bench.plots.canvas import (
     picture,
     whole_run,
 )
-from phrasedraft.evaluation.bench.result import Provenance
+from phrasedraft.evaluation.bench.result import CHOSEN_NODES, Provenance
 from phrasedraft.evaluation.bench.summary import Summary
 
 _Styles = Mapping[str, tuple[str, str]]
 
 
 def tokens_per_pass_picture(summaries: Sequence[Summary]) -> bytes | None:
-    """Tokens per pass with their intervals against draft tokens, a line for each drafter, a panel for each set."""
+    """Tokens per pass with their intervals against draft tokens, a line for each drafter, a panel for each set.
+
+    Methods whose nodes are chosen pass by pass have no place on the axis; `cost_picture` shows what they choose.
+    """
     shown = {title: _by_drafter(mine) for title, mine in panels(summaries).items()}
     shown = {title: lines for title, lines in shown.items() if lines}
     if not shown:
@@ -77,7 +80,7 @@ def cost_picture(summaries: Sequence[Summary], provenance: Provenance) -> bytes 
 def _by_drafter(summaries: Sequence[Summary]) -> dict[str, list[Summary]]:
     lines: dict[str, list[Summary]] = {}
     for each in summaries:
-        if each.num_draft_tokens and each.stats is not None:
+        if each.num_draft_tokens and each.stats is not None and not each.method.endswith(CHOSEN_NODES):
             lines.setdefault(each.drafter, []).append(each)
     return {drafter: sorted(line, key=lambda each: each.num_draft_tokens) for drafter, line in lines.items()}
 
