@@ -10,7 +10,7 @@ from phrasedraft.choice import Choice
 from phrasedraft.cli.console import data_console, note_console, print_json
 from phrasedraft.cli.drafted_text import DraftedText
 from phrasedraft.cli.loading import Loaded, choice_of, has_chat_template, load, stopping_of
-from phrasedraft.cli.options import ChoiceOptions, StoppingOptions, TargetOptions
+from phrasedraft.cli.options import ChoiceOptions, DraftingOptions, StoppingOptions
 from phrasedraft.decoding import DecodingStats, Divergence, Generation, Piece, Stopping, first_divergence
 from phrasedraft.errors import OptionError, PromptError
 from phrasedraft.target import TransformersTarget
@@ -32,7 +32,7 @@ class AnswerOptions:
 
 def answer(
     prompt: str,
-    target_options: TargetOptions,
+    target_options: DraftingOptions,
     choice_options: ChoiceOptions,
     stopping_options: StoppingOptions,
     options: AnswerOptions,
@@ -51,6 +51,7 @@ def answer(
             {
                 "target": target_options.target,
                 "head": loaded.head_name,
+                "sources": list(loaded.sources),
                 "num_draft_tokens": options.nodes,
                 **as_dict(result),
                 **({"identical": parting is None, "first_divergence": _parting_dict(parting)} if checked else {}),

@@ -10,6 +10,7 @@ from phrasedraft.budget import AUTO, NumDraftTokens
 from phrasedraft.cli.bench_options import THE_HEAD, BenchOptions, DrafterSpec
 from phrasedraft.cli.loading import Loaded
 from phrasedraft.decoding import Decoder
+from phrasedraft.drafters import head_of
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.bench.result import CHOSEN_NODES
@@ -27,15 +28,16 @@ class Rival:
     spec: DrafterSpec | None
     drafter: Drafter
     node_counts: tuple[NumDraftTokens, ...]
+    head_folder: str | None = None
 
     def fresh(self) -> Drafter:
         """For each method one of its own where it learns as it goes, so that no method learns from another."""
-        return self.spec.load() if self.spec is not None and self.spec.needs_no_head else self.drafter
+        return self.spec.load(self.head_folder) if self.spec is not None and self.spec.learns else self.drafter
 
     def digest(self) -> str:
         """Tells this drafter from others of its name: a hash of its weights, empty where there are none."""
-        scorer = getattr(self.drafter, "scorer", None)
-        return weights_digest(scorer) if isinstance(scorer, torch.nn.Module) else ""
+        head = head_of(self.drafter)
+        return weights_digest(head.scorer) if head is not None else ""
 
     @property
     def num_parameters(self) -> int:
@@ -58,7 +60,15 @@ def rivals_of(loaded: Loaded, options: BenchOptions, drafters: Mapping[str, Draf
         if drafter is None:
             raise OptionError("there is no head to measure", hint="give `--head FOLDER`")
         label = drafter.name if spec.is_the_head else spec.label
-        rivals.append(Rival(label=label, spec=spec, drafter=drafter, node_counts=spec.node_counts))
+        rivals.append(
+            Rival(
+                label=label,
+                spec=spec,
+                drafter=drafter,
+                node_counts=spec.node_counts,
+                head_folder=loaded.head_folder,
+            )
+        )
     return rivals
 
 

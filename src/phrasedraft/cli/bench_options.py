@@ -36,19 +36,31 @@ class DrafterSpec:
         return self.source in TRAINING_FREE
 
     @property
+    def learns(self) -> bool:
+        """Whether it is another one after every text, so that each method needs one of its own."""
+        return self.needs_no_head or "+" in self.source
+
+    @property
     def is_the_head(self) -> bool:
         """Whether it is the head of `--head`."""
         return self.source == THE_HEAD
 
-    def load(self) -> Drafter:
-        """A new drafter; `OptionError` where there is none of that name and no such folder."""
-        if not self.needs_no_head and not Path(self.source).is_dir():
-            raise OptionError(
-                f"the drafter is `{self.source}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, "
-                f"`{THE_HEAD}` (the one of `--head`), or the folder of a head",
-                hint="node counts of its own go behind it: `suffix-automaton@4,8`",
-            )
-        return load_drafter(self.source)
+    def load(self, head: str | None) -> Drafter:
+        """A new drafter, with the folder of the head of `--head`.
+
+        `OptionError` where there is none of that name and no such folder, or no head.
+        """
+        parts = [self.source] if Path(self.source).is_dir() else self.source.split("+")
+        for part in parts:
+            if part not in (*TRAINING_FREE, THE_HEAD) and not (part and Path(part).is_dir()):
+                raise OptionError(
+                    f"the drafter is `{part}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, "
+                    f"`{THE_HEAD}` (the one of `--head`), or the folder of a head",
+                    hint="node counts of its own go behind it: `suffix-automaton@4,8`; several are joined by `+`",
+                )
+        if THE_HEAD in parts and head is None:
+            raise OptionError("there is no head to measure", hint="give `--head FOLDER`")
+        return load_drafter("+".join(str(head) if part == THE_HEAD else part for part in parts))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +109,7 @@ class BenchOptions:
 
 
 def parse_spec(text: str, node_counts: Sequence[NumDraftTokens]) -> DrafterSpec:
-    """The drafter in `NAME`, `NAME@4,8` or `NAME@auto`.
+    """The drafter in `NAME`, `NAME@4,8` or `NAME@auto`; several joined by `+` are one.
 
     >>> parse_spec("suffix-automaton@4,8", [16]).node_counts, parse_spec("heads/mine", [16]).label
     ((4, 8), 'mine')
@@ -110,9 +122,8 @@ def parse_spec(text: str, node_counts: Sequence[NumDraftTokens]) -> DrafterSpec:
     counts = tuple(node_counts)
     if at:
         counts = parse_node_counts(f"--drafter {source}@", own, "node counts stand behind the @")
-    return DrafterSpec(
-        source=source, label=source if source in TRAINING_FREE else Path(source).name, node_counts=counts
-    )
+    label = "+".join(part if part in TRAINING_FREE else Path(part).name for part in source.split("+"))
+    return DrafterSpec(source=source, label=label, node_counts=counts)
 
 
 def parse_node_counts(option: str, text: str, hint: str) -> tuple[NumDraftTokens, ...]:

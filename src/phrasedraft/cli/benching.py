@@ -26,7 +26,7 @@ from phrasedraft.cli.bench_facts import fertility_lines, left_out_remarks, load_
 from phrasedraft.cli.bench_options import BenchOptions
 from phrasedraft.cli.bench_show import finish
 from phrasedraft.cli.console import note_console
-from phrasedraft.cli.loading import Loaded, load
+from phrasedraft.cli.loading import Loaded, head_folder, load
 from phrasedraft.cli.options import TargetOptions
 from phrasedraft.corpus.prompts import TrainingPrompt
 from phrasedraft.drafters.protocol import Drafter
@@ -60,7 +60,8 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
     notes = note_console()
     check_output(options.output)
     dtypes = parse_dtypes(target_options.dtype)
-    drafters = {spec.label: spec.load() for spec in options.specs if not spec.is_the_head}
+    folder_of_head = head_folder(target_options.target, target_options.head)
+    drafters = {spec.label: spec.load(folder_of_head) for spec in options.specs if not spec.is_the_head}
     sets = _read_sets(options)
     folder: ResultsFolder | None = None
     measured = []

@@ -4,15 +4,16 @@ from typing import Annotated
 
 import typer
 
-from phrasedraft.cli.options import ChoiceOptions, NodesOrAuto, StoppingOptions, TargetOptions, with_option_groups
+from phrasedraft.budget import AUTO
+from phrasedraft.cli.options import ChoiceOptions, DraftingOptions, NodesOrAuto, StoppingOptions, with_option_groups
 
 
 @with_option_groups
 def chat(
-    target: TargetOptions,
+    target: DraftingOptions,
     choice: ChoiceOptions,
     stopping: StoppingOptions,
-    nodes: NodesOrAuto = 8,
+    nodes: NodesOrAuto = AUTO,
     system: Annotated[str | None, typer.Option(help="A system message, which is never trimmed.")] = None,
     chat_template_kwargs: Annotated[
         str, typer.Option(metavar="JSON", help="Arguments for the chat template, as a JSON object.")

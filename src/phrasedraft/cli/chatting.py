@@ -15,7 +15,7 @@ from phrasedraft.cli.console import data_console, note_console, show_error
 from phrasedraft.cli.conversation import Conversation
 from phrasedraft.cli.drafted_text import DraftedText
 from phrasedraft.cli.loading import choice_of, has_chat_template, load, stopping_of
-from phrasedraft.cli.options import ChoiceOptions, StoppingOptions, TargetOptions
+from phrasedraft.cli.options import ChoiceOptions, DraftingOptions, StoppingOptions
 from phrasedraft.decoding import Decoder, DecodingStats, FinishReason, Session, Stopping
 from phrasedraft.errors import OptionError, PhraseDraftError, PromptError
 
@@ -47,7 +47,7 @@ class ChatOptions:
 
 
 def talk(
-    target_options: TargetOptions,
+    target_options: DraftingOptions,
     choice_options: ChoiceOptions,
     stopping_options: StoppingOptions,
     options: ChatOptions,

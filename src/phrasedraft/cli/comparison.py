@@ -13,7 +13,7 @@ from phrasedraft.budget import NumDraftTokens
 from phrasedraft.cli.console import compact_table, data_console, note_console, print_json, show_stage
 from phrasedraft.cli.drafted_text import DraftedText
 from phrasedraft.cli.loading import Loaded, encode_turn, load
-from phrasedraft.cli.options import TargetOptions
+from phrasedraft.cli.options import DraftingOptions
 from phrasedraft.corpus.prompts import TrainingPrompt
 from phrasedraft.decoding import DecodingStats, first_divergence
 from phrasedraft.errors import OptionError
@@ -51,7 +51,7 @@ def timing(answer: Answer) -> Timing:
 
 
 def compare(
-    options: TargetOptions, *, num_prompts: int, nodes: NumDraftTokens, max_new_tokens: int, as_json: bool
+    options: DraftingOptions, *, num_prompts: int, nodes: NumDraftTokens, max_new_tokens: int, as_json: bool
 ) -> bool:
     """Run the demo and print it; whether every text was identical where it has to be."""
     prompts = load_prompts("gsm8k_test", num_prompts)
@@ -118,12 +118,13 @@ def _total(pairs: Sequence[Pair]) -> SpeedUp:
 
 
 def _report(
-    loaded: Loaded, options: TargetOptions, pairs: Sequence[Pair], nodes: NumDraftTokens, max_new_tokens: int
+    loaded: Loaded, options: DraftingOptions, pairs: Sequence[Pair], nodes: NumDraftTokens, max_new_tokens: int
 ) -> dict[str, Any]:
     stats, speedup = _stats(pairs), _total(pairs)
     return {
         "target": options.target,
         "head": loaded.head_name,
+        "sources": list(loaded.sources),
         "num_draft_tokens": nodes,
         "max_new_tokens": max_new_tokens,
         "prompts": len(pairs),

@@ -4,14 +4,15 @@ from typing import Annotated
 
 import typer
 
-from phrasedraft.cli.options import AsJson, MaxNewTokens, NodesOrAuto, TargetOptions, with_option_groups
+from phrasedraft.budget import AUTO
+from phrasedraft.cli.options import AsJson, DraftingOptions, MaxNewTokens, NodesOrAuto, with_option_groups
 
 
 @with_option_groups
 def demo(
-    target: TargetOptions,
+    target: DraftingOptions,
     prompts: Annotated[int, typer.Option("--prompts", min=1, help="How many of the bundled questions.")] = 8,
-    nodes: NodesOrAuto = 8,
+    nodes: NodesOrAuto = AUTO,
     max_new_tokens: MaxNewTokens = 128,
     as_json: AsJson = False,
 ) -> None:

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
+from phrasedraft.budget import AUTO
 from phrasedraft.cli.options import (
     AsJson,
     ChoiceOptions,
+    DraftingOptions,
     NodesOrAuto,
     StoppingOptions,
-    TargetOptions,
     with_option_groups,
 )
 
@@ -17,10 +18,10 @@ from phrasedraft.cli.options import (
 @with_option_groups
 def generate(
     prompt: Annotated[str, typer.Argument(help="The prompt; `-` reads it from stdin.")],
-    target: TargetOptions,
+    target: DraftingOptions,
     choice: ChoiceOptions,
     stopping: StoppingOptions,
-    nodes: NodesOrAuto = 8,
+    nodes: NodesOrAuto = AUTO,
     chat: Annotated[
         bool | None, typer.Option("--chat/--raw", help="In the chat template (where there is one), or as it is.")
     ] = None,

@@ -5,32 +5,44 @@ from dataclasses import dataclass
 
 import transformers
 
-from phrasedraft.budget import NumDraftTokens
+from phrasedraft.budget import AUTO, NumDraftTokens
 from phrasedraft.choice import Choice
 from phrasedraft.cli.console import show_stage
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
-from phrasedraft.cli.options import ChoiceOptions, LoadOptions, StoppingOptions, TargetOptions
+from phrasedraft.cli.options import ChoiceOptions, DraftingOptions, LoadOptions, StoppingOptions, TargetOptions
 from phrasedraft.decoding import Decoder, Stopping
-from phrasedraft.drafters import Head, load_head, shipped_heads
+from phrasedraft.drafters import Head, load_drafter, load_head, merge_drafters, shipped_heads
+from phrasedraft.drafters.loading import TRAINING_FREE
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
 from phrasedraft.target import TransformersTarget, load_target
 
-NO_HEAD = "none"
+NO_HEAD = NO_SOURCES = "none"
+DEFAULT_SOURCES = ("suffix-automaton", "token-recycling")
+"""What drafts beside a head, unless it is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
-    """A target and what drafts for it; `head` is None where nothing drafts, `head_name` what `--head` says."""
+    """A target and what drafts for it.
+
+    `drafter` is grown from the head and the sources, `head` the head alone, None where there is none; `head_name` is
+    what `--head` says, `sources` the names of the sources.
+    """
 
     target: TransformersTarget
     drafter: Drafter
     head: Head | None
     head_name: str
+    head_folder: str | None
+    sources: tuple[str, ...]
 
     def decoder(self, num_draft_tokens: NumDraftTokens) -> Decoder:
         """Both together, drafting at most `num_draft_tokens` tokens a pass."""
-        return Decoder(self.target, self.drafter, num_draft_tokens=num_draft_tokens if self.head else 0)
+        drafts = self.head is not None or bool(self.sources)
+        if drafts and num_draft_tokens == AUTO:
+            show_stage("looking up, or measuring, what a pass costs")
+        return Decoder(self.target, self.drafter, num_draft_tokens=num_draft_tokens if drafts else 0)
 
     def plain_decoder(self) -> Decoder:
         """The target alone, one token a pass."""
@@ -41,15 +53,35 @@ def load(options: TargetOptions) -> Loaded:
     """The target and head of a verb's options; the head is read first, so that a wrong one is refused at once."""
     folder = head_folder(options.target, options.head)
     head = load_head(folder) if folder is not None else None
+    wanted = options.sources if isinstance(options, DraftingOptions) else NO_SOURCES
+    sources = source_names(wanted, has_head=head is not None)
+    parts = [*([head] if head is not None else []), *map(load_drafter, sources)]
+    drafter = merge_drafters(parts) if len(parts) > 1 else parts[0] if parts else KnownAnswerDrafter()
     target = load_target_quietly(options.target, options)
-    if head is not None:
-        head.check(target.identity)
+    drafter.check(target.identity)
     return Loaded(
         target=target,
-        drafter=head or KnownAnswerDrafter(),
+        drafter=drafter,
         head=head,
         head_name=(options.head or options.target) if folder is not None else NO_HEAD,
+        head_folder=folder,
+        sources=sources,
     )
+
+
+def source_names(text: str | None, *, has_head: bool) -> tuple[str, ...]:
+    """The sources that `--sources` names; unless it is given, `DEFAULT_SOURCES` beside a head, none without one."""
+    if text is None:
+        return DEFAULT_SOURCES if has_head else ()
+    names = tuple(text.split(",")) if text != NO_SOURCES else ()
+    for name in names:
+        if name not in TRAINING_FREE or names.count(name) > 1:
+            raise OptionError(
+                f"`--sources` is `{text}`, it may be `{NO_SOURCES}`, or some of "
+                f"{', '.join(f'`{each}`' for each in TRAINING_FREE)}, comma-separated, each once",
+                hint="a head is given with `--head`",
+            )
+    return names
 
 
 def head_folder(target: str, head: str | None) -> str | None:

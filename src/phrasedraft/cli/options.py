@@ -39,6 +39,14 @@ HeadName = Annotated[
         "--head", metavar="FOLDER", help="The head that drafts; `none`: nothing does. `smollm2-135m` comes with one."
     ),
 ]
+SourceNames = Annotated[
+    str | None,
+    typer.Option(
+        "--sources",
+        metavar="NAMES",
+        help="What drafts beside the head, comma-separated; `none`. Unless given: suffix-automaton,token-recycling.",
+    ),
+]
 NumNodes = Annotated[int, typer.Option("--nodes", "-n", min=0, help="Most draft tokens a pass; 0 drafts nothing.")]
 NodesOrAuto = Annotated[
     Any,  # NumDraftTokens; typer knows no union
@@ -78,6 +86,13 @@ class TargetOptions(LoadOptions):
 
     target: TargetName = DEFAULT_TARGET
     head: HeadName = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftingOptions(TargetOptions):
+    """The same, and what drafts beside the head."""
+
+    sources: SourceNames = None
 
 
 @dataclass(frozen=True, kw_only=True)
