@@ -137,6 +137,19 @@ def test_the_head_is_measured_on_fewer_prompts_at_other_node_counts(answer_of, r
     assert "there is no head to measure" in refused.stderr
 
 
+def test_what_is_grown_from_the_head_is_measured_like_it(answer_of, llama, head):
+    arguments = ("--drafter", "head+suffix-automaton@3,auto", "--drafter", "suffix-automaton", "--drafter-limit", "1")
+    more = ("--nodes", "4", "--limit", "2", "--max-new-tokens", "24", "-o", "out")
+    found = answer_of("bench", "--target", llama, "--head", head, *arguments, *more)
+    counts = {each["method"]: each["num_answers"] for each in found["summaries"] if each["drafter"]}
+    grown = [name for name in counts if name.startswith("head+suffix-automaton")]
+    assert len(grown) == 2
+    assert all(counts[name] == 2 for name in grown)
+    assert counts["suffix-automaton, 4 nodes"] == 1
+    assert all(each["num_identical"] == each["num_compared"] for each in found["summaries"])
+    assert found["facts"]["drafters"]["head+suffix-automaton"]["parameters"] > 0
+
+
 @pytest.mark.pictures
 def test_a_report_is_built_again_from_the_parquet_alone(run, llama, head):
     assert run("bench", "--target", llama, "--head", head, *SHORT, "-o", "out").exit_code == 0

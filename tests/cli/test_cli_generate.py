@@ -92,3 +92,28 @@ def test_stop_strings_and_the_minimum_length_reach_the_loop(answer_of, llama):
 def test_a_setting_without_effect_warns_on_stderr(run, llama):
     result = run("generate", "hello", "--target", llama, "--head", "none", *SHORT, "--top-k", "5", "--seed", "1")
     assert "warning: without `--temperature` above 0, --top-k, --seed has no effect" in result.stderr
+
+
+def test_sources_draft_beside_the_head_unless_they_are_switched_off(answer_of, llama, head):
+    arguments = ("generate", "hello", "--target", llama, "--head", head, *SHORT, "--nodes", "8")
+    usual = answer_of(*arguments)
+    alone = answer_of(*arguments, "--sources", "none")
+    chosen = answer_of(*arguments, "--sources", "prompt-lookup")
+    assert usual["sources"] == ["suffix-automaton", "token-recycling"]
+    assert (alone["sources"], chosen["sources"]) == ([], ["prompt-lookup"])
+    assert usual["tokens"] == alone["tokens"] == chosen["tokens"]
+
+
+def test_sources_draft_without_a_head_where_they_are_named(answer_of, llama):
+    arguments = ("generate", "hello", "--target", llama, "--head", "none", "--max-new-tokens", "60", "--nodes", "8")
+    plain, drafted = answer_of(*arguments), answer_of(*arguments, "--sources", "suffix-automaton,token-recycling")
+    assert plain["tokens"] == drafted["tokens"]
+    assert plain["stats"]["num_draft_tokens"] == 0
+    assert drafted["stats"]["num_accepted_tokens"] > 0
+
+
+@pytest.mark.parametrize("sources", ["nonsense", "suffix-automaton,suffix-automaton", "suffix-automaton,none", ""])
+def test_sources_that_there_are_not_are_refused(run, llama, head, sources):
+    result = run("generate", "hello", "--target", llama, "--head", head, "--sources", sources)
+    assert result.exit_code == 2
+    assert f"`--sources` is `{sources}`" in " ".join(result.stderr.split())

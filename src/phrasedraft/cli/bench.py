@@ -30,7 +30,7 @@ def bench(
             "--drafter",
             metavar="NAME[@NODES]",
             help="Measure `prompt-lookup`, `suffix-automaton`, `token-recycling`, the head in a folder, or `head` at "
-            "other node counts too; `NAME@auto` checks as many as are worth it; repeat it for more.",
+            "other node counts too; `+` joins several, `NAME@auto` checks as many as are worth it; repeat it for more.",
         ),
     ] = None,
     drafter_limit: Annotated[

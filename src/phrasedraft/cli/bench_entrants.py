@@ -40,6 +40,11 @@ class Rival:
         return weights_digest(head.scorer) if head is not None else ""
 
     @property
+    def is_main(self) -> bool:
+        """Whether it is what the benchmark is about: the head at the node counts asked for, or grown from it."""
+        return self.spec is None or self.spec.is_grown_from_the_head
+
+    @property
     def num_parameters(self) -> int:
         """How many weights it has; 0 where it has none."""
         return int(getattr(self.drafter, "num_parameters", 0))
@@ -73,7 +78,10 @@ def rivals_of(loaded: Loaded, options: BenchOptions, drafters: Mapping[str, Draf
 
 
 def entrants_of(loaded: Loaded, rivals: Sequence[Rival], options: BenchOptions) -> list[Entrant]:
-    """Every method of one target; those beside the baselines and the head answer `drafter_limit` prompts a set."""
+    """Every method of one target.
+
+    Those beside the baselines, the head and what is grown from it answer `drafter_limit` prompts a set.
+    """
     target = loaded.target
     entrants = [
         Entrant(method=BatchedGenerate(target)),
@@ -87,7 +95,7 @@ def entrants_of(loaded: Loaded, rivals: Sequence[Rival], options: BenchOptions) 
             decoder = Decoder(target, rival.fresh(), num_draft_tokens=nodes)
             name = f"{rival.label}{CHOSEN_NODES}" if nodes == AUTO else f"{rival.label}, {nodes} nodes"
             method = Drafting(decoder, name, drafter=rival.label)
-            entrants.append(Entrant(method=method, limit=options.drafter_limit if rival.spec is not None else None))
+            entrants.append(Entrant(method=method, limit=None if rival.is_main else options.drafter_limit))
     return entrants
 
 

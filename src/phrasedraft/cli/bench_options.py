@@ -45,6 +45,11 @@ class DrafterSpec:
         """Whether it is the head of `--head`."""
         return self.source == THE_HEAD
 
+    @property
+    def is_grown_from_the_head(self) -> bool:
+        """Whether the head of `--head` is one of several that it is grown from; it is measured like the head then."""
+        return "+" in self.source and THE_HEAD in self.source.split("+")
+
     def load(self, head: str | None) -> Drafter:
         """A new drafter, with the folder of the head of `--head`.
 
