@@ -185,11 +185,24 @@ def test_drafters_are_merged_by_name():
     assert merged.num_parameters == merged.drafters[0].num_parameters > 0
 
 
+def test_several_may_read_hidden_states_where_they_read_the_same():
+    class Reader(FixedTree):
+        def __init__(self, name, *layers):
+            super().__init__(DraftTree.root_only(0))
+            self.name, self.features = name, FeatureSpec(layers=layers)
+
+    merged = merge_drafters([Reader("one", 3, -1), PromptLookup(), Reader("two", 3, -1)])
+    assert merged.features == FeatureSpec(layers=(3, -1))
+    complaint = r"different hidden states: `one` layers \[3, -1\], `two` layers \[-1\]"
+    with pytest.raises(OptionError, match=complaint):
+        merge_drafters([Reader("one", 3, -1), PromptLookup(), Reader("two", -1)])
+
+
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
         ("suffix-automaton+suffix-automaton", "each may be there once"),
-        ("smollm2-135m+smollm2-135m", "read hidden states, one of them may"),
+        ("smollm2-135m+smollm2-135m", "each may be there once"),
         ("suffix-automaton+", "the drafter is ``"),
         ("suffix-automaton+nonsense", "the drafter is `nonsense`"),
     ],

@@ -11,8 +11,8 @@ from phrasedraft.cli.console import show_stage
 from phrasedraft.cli.known_answer import KnownAnswerDrafter
 from phrasedraft.cli.options import ChoiceOptions, DraftingOptions, LoadOptions, StoppingOptions, TargetOptions
 from phrasedraft.decoding import Decoder, Stopping
-from phrasedraft.drafters import Head, load_drafter, load_head, merge_drafters, shipped_heads
-from phrasedraft.drafters.loading import TRAINING_FREE
+from phrasedraft.drafters import Head, load_head, merge_drafters, shipped_heads
+from phrasedraft.drafters.loading import TRAINING_FREE, load_each
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
 from phrasedraft.target import TransformersTarget, load_target
@@ -55,8 +55,9 @@ def load(options: TargetOptions) -> Loaded:
     head = load_head(folder) if folder is not None else None
     wanted = options.sources if isinstance(options, DraftingOptions) else NO_SOURCES
     sources = source_names(wanted, has_head=head is not None)
-    parts = [*([head] if head is not None else []), *map(load_drafter, sources)]
-    drafter = merge_drafters(parts) if len(parts) > 1 else parts[0] if parts else KnownAnswerDrafter()
+    drafter: Drafter = head or KnownAnswerDrafter()
+    if sources:
+        drafter = merge_drafters(load_each([*([folder] if folder is not None else []), *sources]))
     target = load_target_quietly(options.target, options)
     drafter.check(target.identity)
     return Loaded(

@@ -80,7 +80,7 @@ class MergedDrafter:
 
     @property
     def features(self) -> FeatureSpec:
-        """What the one that reads hidden states reads."""
+        """What those that read hidden states read."""
         return next((drafter.features for drafter in self._drafters if drafter.features.layers), FeatureSpec(layers=()))
 
     def check(self, target: TargetIdentity) -> None:
@@ -170,12 +170,13 @@ def head_of(drafter: Drafter) -> Head | None:
 
 
 def merge_drafters(drafters: Sequence[Drafter]) -> MergedDrafter:
-    """One drafter from several. `OptionError` where two read hidden states, or one is there twice."""
-    readers = [drafter.name for drafter in drafters if drafter.features.layers]
-    if len(readers) > 1:
+    """One drafter from several. `OptionError` where two read different hidden states, or one is there twice."""
+    readers = {drafter.name: drafter.features for drafter in drafters if drafter.features.layers}
+    if len(set(readers.values())) > 1:
+        read = ", ".join(f"`{name}` layers {list(features.layers)}" for name, features in readers.items())
         raise OptionError(
-            f"the drafters {', '.join(f'`{name}`' for name in readers)} read hidden states, one of them may",
-            hint="merge one head with drafters that need none",
+            f"the drafters read different hidden states: {read}; those that read any must read the same",
+            hint="merge one head with drafters that need none, or that were made for it",
         )
     names = [drafter.name for drafter in drafters]
     if len(set(names)) < len(names) or not names:
