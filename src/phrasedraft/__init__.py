@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Stopping,
         Stream,
     )
-    from phrasedraft.drafters import DraftBudget, Drafter, PhraseHead, load_head
+    from phrasedraft.drafters import DraftBudget, Drafter, PhraseHead, load_drafter, load_head
     from phrasedraft.target import EMBEDDED_NAME, FeatureSpec, Support, TransformersTarget, load_target
 
 __version__ = "0.1.0"
@@ -41,6 +41,7 @@ __all__ = [
     "Stream",
     "Support",
     "TransformersTarget",
+    "load_drafter",
     "load_head",
     "load_target",
 ]
@@ -48,7 +49,7 @@ __all__ = [
 _HOMES = {
     "choice": ("GREEDY", "Choice"),
     "decoding": ("Decoder", "DecodingStats", "FinishReason", "Generation", "Piece", "Session", "Stopping", "Stream"),
-    "drafters": ("DraftBudget", "Drafter", "PhraseHead", "load_head"),
+    "drafters": ("DraftBudget", "Drafter", "PhraseHead", "load_drafter", "load_head"),
     "target": ("EMBEDDED_NAME", "FeatureSpec", "Support", "TransformersTarget", "load_target"),
 }
 
