@@ -12,7 +12,7 @@ from phrasedraft.budget.switch import DraftSwitch, Mode
 FEWEST_ASKED = 8
 """A drafter is asked for so many nodes at least, so that larger trees can be seen to pay."""
 
-PLAIN_EVERY = 64
+PLAIN_EVERY = 256
 """After so many drafts in a row one pass goes without, to see what plain decoding costs now."""
 
 
