@@ -92,9 +92,9 @@ def test_conv_readme_the_python_of_the_readme_runs_with_a_tiny_model(tmp_path, c
     for part in (fitted.target().model, fitted.target().tokenizer):
         part.save_pretrained(tmp_path / "target")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL))
-    for function, folder in (("load_target", "target"), ("load_head", "head")):
-        assert f'{function}("smollm2-135m")' in code
-        code = code.replace(f'{function}("smollm2-135m")', f"{function}({str(tmp_path / folder)!r})")
+    for call, folder in (('load_target("smollm2-135m', "target"), ('load_drafter("smollm2-135m', "head")):
+        assert call in code
+        code = code.replace(call, call.replace("smollm2-135m", str(tmp_path / folder)))
     capsys.readouterr()
     names = {"__name__": "page"}
     exec(compile(code, "README.md", "exec"), names)

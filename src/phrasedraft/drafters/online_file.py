@@ -15,6 +15,8 @@ from phrasedraft.target.protocol import TargetIdentity
 
 FORMAT = "phrasedraft-online-1"
 START_ANEW = "leave the file out: a session begins without phrases and learns its own"
+NAMES = tuple(PhraseTable.__annotations__)
+"""The arrays of a file."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class Origin:
 
 def write(path: Path, table: PhraseTable, origin: Origin) -> None:
     """Write a table; a reader meets the old file or the new one."""
-    tensors = {name: np.ascontiguousarray(array) for name, array in table._asdict().items()}
+    tensors = {name: np.ascontiguousarray(array) for name, array in zip(NAMES, table, strict=True)}
     metadata = {
         "format": FORMAT,
         "target": origin.name,
@@ -69,7 +71,7 @@ def read(path: Path) -> tuple[PhraseTable, Origin]:
         raise DataError(
             f"the online vocabulary `{path}` is truncated or not a safetensors file: {error}", hint=START_ANEW
         ) from error
-    if metadata.get("format") != FORMAT or set(arrays) != set(PhraseTable._fields):
+    if metadata.get("format") != FORMAT or set(arrays) != set(NAMES):
         raise DataError(
             f"`{path}` has the format `{metadata.get('format')}`, an online vocabulary has `{FORMAT}`", hint=START_ANEW
         )
