@@ -43,7 +43,8 @@ def share_keys(view: PreTrainedModel) -> None:
     """Let the modules of a view of ours attend this way, where the model attends with torch's `sdpa`."""
     config = view.config.get_text_config(decoder=True)
     heads, groups = (getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads"))
-    if view.config._attn_implementation == config._attn_implementation == "sdpa" and groups and heads != groups:
+    kinds = {getattr(each, "_attn_implementation", None) for each in (view.config, config)}
+    if kinds == {"sdpa"} and groups and heads != groups:
         AttentionInterface.register(NAME, shared_key_attention)
         AttentionMaskInterface.register(NAME, sdpa_mask)
-        view.config._attn_implementation = config._attn_implementation = NAME
+        view.set_attn_implementation(NAME)
