@@ -13,6 +13,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 NAME = "phrasedraft_shared_keys"
+SETTING = "_attn_implementation"
+"""Where a config says how its model attends; where there is none, nothing is changed."""
 
 
 def shared_key_attention(
@@ -43,8 +45,9 @@ def share_keys(view: PreTrainedModel) -> None:
     """Let the modules of a view of ours attend this way, where the model attends with torch's `sdpa`."""
     config = view.config.get_text_config(decoder=True)
     heads, groups = (getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads"))
-    kinds = {getattr(each, "_attn_implementation", None) for each in (view.config, config)}
+    kinds = {getattr(each, SETTING, None) for each in (view.config, config)}
     if kinds == {"sdpa"} and groups and heads != groups:
         AttentionInterface.register(NAME, shared_key_attention)
         AttentionMaskInterface.register(NAME, sdpa_mask)
-        view.set_attn_implementation(NAME)
+        for each in (view.config, config):  # `set_attn_implementation` would leave a note on the model's class
+            setattr(each, SETTING, NAME)
