@@ -20,6 +20,7 @@ needs_kernel = pytest.mark.skipif(streamed_kernel().kernel is None, reason=strea
 def build_anew(monkeypatch, tmp_path):
     """Builds the kernel as a fresh process with an empty cache folder would."""
     monkeypatch.setenv("PHRASEDRAFT_CACHE", str(tmp_path))
+    monkeypatch.delenv("PHRASEDRAFT_KERNEL", raising=False)
     return streamed_kernel.__wrapped__
 
 
