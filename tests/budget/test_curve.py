@@ -6,24 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phrasedraft.budget.cost import PassCost, PassTime
+from phrasedraft.budget.cost import PassCost
 from phrasedraft.budget.curve import CostCurve, convex
 from phrasedraft.errors import OptionError
+from simulation import cost_of
 
 
 def curve_of(rows: dict[int, dict[int, float]]) -> CostCurve:
     """A curve from milliseconds by context and draft tokens."""
-    times = tuple(
-        PassTime(
-            num_draft_tokens=count,
-            context_tokens=context,
-            milliseconds=milliseconds,
-            low_milliseconds=milliseconds,
-            high_milliseconds=milliseconds,
-        )
-        for context, row in rows.items()
-        for count, milliseconds in row.items()
-    )
+    times = tuple(time for context, row in rows.items() for time in cost_of(row, context).times)
     return CostCurve(PassCost(target="tiny", repeats=1, times=times))
 
 

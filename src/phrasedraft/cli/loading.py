@@ -57,7 +57,7 @@ def load(options: TargetOptions) -> Loaded:
     sources = source_names(wanted, has_head=head is not None)
     drafter: Drafter = head or KnownAnswerDrafter()
     if sources:
-        drafter = merge_drafters(load_each([*([folder] if folder is not None else []), *sources]))
+        drafter = merge_drafters([*([head] if head is not None else []), *load_each(sources, head)])
     target = load_target_quietly(options.target, options)
     drafter.check(target.identity)
     return Loaded(
