@@ -57,15 +57,14 @@ def load_drafter(name: str) -> Drafter:
     return TRAINING_FREE[name]()
 
 
-def load_each(names: Sequence[str], beside_head: Head | None = None) -> list[Drafter]:
+def load_each(names: Sequence[str], beside_head: Drafter | None = None) -> list[Drafter]:
     """A drafter for each name; the online vocabulary is given the head beside it, where there is one.
 
     That is the first head named, unless `beside_head` is one that was loaded already.
     """
     drafters = {place: load_drafter(name) for place, name in enumerate(names) if name != OnlineVocabulary.name}
-    head = next((drafter for drafter in drafters.values() if isinstance(drafter, TrainedHead)), None)
-    if isinstance(beside_head, TrainedHead):
-        head = beside_head
+    known: list[Drafter] = [*([beside_head] if beside_head is not None else []), *drafters.values()]
+    head = next((drafter for drafter in known if isinstance(drafter, TrainedHead)), None)
     beside = OnlineSettings(min_match=MIN_MATCH_BESIDE)
     return [drafters[place] if place in drafters else OnlineVocabulary(head, beside) for place in range(len(names))]
 
