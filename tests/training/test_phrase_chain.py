@@ -9,6 +9,7 @@ import torch
 from rich.console import Console
 
 from phrasedraft.drafters import PhraseChain, load_head
+from phrasedraft.drafters.composed_output import RowSettings
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.evaluation.replay import replay
 from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
@@ -23,12 +24,15 @@ from synthetic import EOS, SyntheticTarget, answer_of, head_config, recorded, wr
 PHRASES = [(token,) for token in range(4, 16)] + [(4, 5), (4, 5, 6), (7, 8), (9, 4)]
 
 
-def learning(responses, phrases, num_steps=3, **changes):
+COMPOSED = RowSettings(rows="composed", num_own_rows=4)
+
+
+def learning(responses, phrases, num_steps=3, rows=None, **changes):
     traces = [SyntheticTarget().trace(answer_of(tokens)) for tokens in responses]
     vocabulary = PhraseVocabulary.from_phrases(phrases)
-    learner = PhraseChainLearner(vocabulary, LossSettings(), num_steps, num_steps)
+    learner = PhraseChainLearner(vocabulary, LossSettings(), num_steps, num_steps, rows)
     examples = learner.examples(traces, frozenset({EOS}))
-    embedding = EmbeddingTable.of(examples.tokens, SyntheticTarget().embed)
+    embedding = EmbeddingTable.of(torch.tensor([*examples.tokens, *sum(phrases, ())]), SyntheticTarget().embed)
     settings = TrainingSettings(
         num_epochs=60, batch_size=20, learning_rate=1e-2, trunk_width=32, dropout=0.0, input_noise=0.0, average=0.9
     )
@@ -64,18 +68,20 @@ def test_the_loss_is_that_of_a_phrase_head_at_every_step():
     assert found == pytest.approx(wanted.item() / len(rows), rel=1e-5)
 
 
-def test_every_weight_learns():
-    _, learner, trainer = learning([random.Random(3).choices(range(4, 16), k=40)], PHRASES[:12])
+@pytest.mark.parametrize(("rows", "phrases"), [(None, PHRASES[:12]), (COMPOSED, PHRASES)])
+def test_every_weight_learns(rows, phrases):
+    _, learner, trainer = learning([random.Random(3).choices(range(4, 16), k=400)], phrases, rows=rows)
     scorer, examples = trainer.scorer, trainer.examples
     trunk = scorer.trunk(examples.hidden[:], trainer.embedding(examples.tokens))
     learner.loss(scorer, trunk, examples, torch.arange(len(examples))).backward()
     assert all(bool(weight.grad.abs().sum() > 0) for weight in scorer.parameters())
 
 
-def test_one_answer_is_learnt_by_heart_to_the_last_step():
+@pytest.mark.parametrize("rows", [None, COMPOSED])
+def test_one_answer_is_learnt_by_heart_to_the_last_step(rows):
     tokens = random.Random(1).choices(range(4, 60), k=61)
     singles = [(token,) for token in sorted(set(tokens))]
-    traces, learner, trainer = learning([tokens], singles)
+    traces, learner, trainer = learning([tokens], singles, rows=rows)
     for epoch in range(trainer.settings.num_epochs):
         for _ in trainer.run_epoch(epoch):
             pass
@@ -85,13 +91,14 @@ def test_one_answer_is_learnt_by_heart_to_the_last_step():
     assert stats.mean_acceptance_length > 3.5
 
 
-def test_a_recipe_makes_a_phrase_chain_that_saves_passes_on_answers_it_never_saw(tmp_path):
+@pytest.mark.parametrize("rows", [RowSettings(), COMPOSED])
+def test_a_recipe_makes_a_phrase_chain_that_saves_passes_on_answers_it_never_saw(tmp_path, rows):
     draw = random.Random(0)
     sentences = [draw.sample(range(3, 30), 5) for _ in range(6)]
     texts = [[token for _ in range(4) for token in draw.choice(sentences)] for _ in range(40)]
     corpus = write_corpus(tmp_path / "train.jsonl", [answer_of(text, name=f"t-{i}") for i, text in enumerate(texts)])
     settings = FitSettings(
-        head=HeadSettings(kind="phrase-chain", num_steps=3, num_draft_steps=3),
+        head=HeadSettings(kind="phrase-chain", num_steps=3, num_draft_steps=3, **vars(rows)),
         vocabulary=VocabularySettings(num_phrases=60, min_answers=1),
         training=TrainingSettings(num_epochs=4, batch_size=64, learning_rate=1e-2, trunk_width=32),
         replay=ReplaySettings(held_out_share=0.2, num_draft_tokens=(4, 8)),
@@ -112,4 +119,6 @@ def test_a_recipe_makes_a_phrase_chain_that_saves_passes_on_answers_it_never_saw
     assert result.replayed["train"][8].mean_acceptance_length > 2.0
     loaded = load_head(tmp_path / "head")
     assert isinstance(loaded, PhraseChain)
+    assert loaded.config.output == rows
+    assert loaded.num_parameters == result.head.num_parameters
     assert "# Phrase chain for `synthetic`" in (tmp_path / "head" / "README.md").read_text()

@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from phrasedraft.drafters.composed_output import ComposedOutput
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 
 
@@ -17,7 +18,14 @@ class ChainScorer(PhraseScorer):
     """
 
     def __init__(
-        self, *, feature_size: int, hidden_size: int, num_phrases: int, trunk_width: int = 256, dropout: float = 0.0
+        self,
+        *,
+        feature_size: int,
+        hidden_size: int,
+        num_phrases: int,
+        trunk_width: int = 256,
+        dropout: float = 0.0,
+        output: ComposedOutput | None = None,
     ) -> None:
         super().__init__(
             feature_size=feature_size,
@@ -25,6 +33,7 @@ class ChainScorer(PhraseScorer):
             num_phrases=num_phrases,
             trunk_width=trunk_width,
             dropout=dropout,
+            output=output,
         )
         self.row_norm = nn.LayerNorm(trunk_width)  # rows are small, and of many lengths
         self.cell = nn.GRUCell(trunk_width, trunk_width)

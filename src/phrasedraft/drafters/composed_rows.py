@@ -28,6 +28,7 @@ class ComposedRows:
         self._head = head
         singles, others = _first_entries(head.vocabulary, set(left_out))
         tokens = torch.tensor([head.vocabulary.expand(entry)[0] for entry in singles], dtype=torch.long)
+        head.scorer.see(embed)
         with torch.inference_mode():
             output, self._device = head.scorer.output, head.scorer.output.weight.device
             self._own = output.weight[singles + others].float()

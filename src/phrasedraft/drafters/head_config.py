@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from phrasedraft.drafters.composed_output import OWN, ROWS, RowSettings
 from phrasedraft.errors import HeadFileError
 
 FORMAT_VERSION = 1
@@ -28,7 +29,7 @@ class HeadConfig:
     """What a head was made for, how it is built and where it comes from.
 
     `kind` is the `speculators_model_type`. A token chain drafts `num_steps` positions one after the other, a phrase
-    chain phrases as many times; a phrase head has one step.
+    chain phrases as many times; a phrase head has one step. `output` says where the rows of its entries come from.
     """
 
     target_name: str
@@ -43,6 +44,7 @@ class HeadConfig:
     provenance: dict[str, Any] = field(default_factory=dict)
     kind: str = PHRASE
     num_steps: int = 1
+    output: RowSettings = field(default_factory=RowSettings)
 
 
 def describe_config(config: HeadConfig, phrase_shape: Sequence[int]) -> dict[str, Any]:
@@ -58,6 +60,7 @@ def describe_config(config: HeadConfig, phrase_shape: Sequence[int]) -> dict[str
         "target_layers": list(config.target_layers),
         "trunk_width": config.trunk_width,
         **({"num_steps": config.num_steps} if config.kind != PHRASE else {}),
+        **(asdict(config.output) if config.output.rows != OWN else {}),
         "temperature": config.temperature,
         "speculators_config": {
             "algorithm": config.kind,
@@ -108,7 +111,19 @@ def parse_config(path: Path, envelope: dict[str, Any]) -> HeadConfig:
         provenance=field_of(envelope, "provenance", dict),
         kind=kind,
         num_steps=num_steps,
+        output=_rows(path, envelope.get("rows", OWN), envelope.get("num_own_rows", 0)),
     )
+
+
+def _rows(path: Path, rows: Any, num_own_rows: Any) -> RowSettings:
+    """Where output rows come from; heads that say nothing have one for each entry."""
+    if rows not in ROWS or type(num_own_rows) is not int or num_own_rows < 0:
+        raise HeadFileError(
+            f"`rows` and `num_own_rows` in `{path}` are `{rows!r}` and `{num_own_rows!r}`, they must be one of "
+            f"{', '.join(f'`{kind}`' for kind in ROWS)} and a whole number",
+            hint=RETRAIN,
+        )
+    return RowSettings(rows=rows, num_own_rows=num_own_rows if rows != OWN else 0)
 
 
 def _template(path: Path, line: Any) -> TrainedTemplate:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from phrasedraft.drafters import head_file
+from phrasedraft.drafters.composed_output import make_output
 from phrasedraft.drafters.head_check import check_head
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
@@ -45,7 +46,7 @@ class TrainedHead:
         self.scorer = scorer.eval()
         self.vocabulary = vocabulary
         self.config = config
-        self._device = scorer.output.weight.device
+        self._device = scorer.enter.weight.device
         self._has_warned = False
 
     @classmethod
@@ -59,6 +60,12 @@ class TrainedHead:
             hidden_size=config.target_hidden_size,
             num_phrases=len(vocabulary),
             trunk_width=config.trunk_width,
+            output=make_output(
+                config.output,
+                vocabulary,
+                hidden_size=config.target_hidden_size,
+                trunk_width=config.trunk_width,
+            ),
         )
         head_file.load_weights(scorer, tensors, Path(folder))
         return cls(scorer=scorer, vocabulary=vocabulary, config=config)
@@ -101,6 +108,7 @@ class TrainedHead:
         embed: Embed,
     ) -> HeadState:
         """The state before the first draft; earlier rows than the last are not read."""
+        self.scorer.see(embed)
         return HeadState(hidden=hidden[-1:], token=committed, embed=embed)
 
     def update(self, state: HeadState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
@@ -118,7 +126,7 @@ class TrainedHead:
             return
         self._has_warned = True
         weights, hidden = (
-            str(tensor.dtype).removeprefix("torch.") for tensor in (self.scorer.output.weight, state.hidden)
+            str(tensor.dtype).removeprefix("torch.") for tensor in (self.scorer.enter.weight, state.hidden)
         )
         cause = (
             f"its scores in {weights} are NaN or infinite: weights that overflow in this precision, or are damaged; "

@@ -9,8 +9,11 @@ import torch
 
 from phrasedraft.corpus.answers import read_corpora
 from phrasedraft.corpus.prompts import read_prompts
+from phrasedraft.drafters.composed_output import MOST_PLACES, make_output
+from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.model import TransformersTarget
+from phrasedraft.training.fit_settings import TOKEN_CHAIN, FitSettings
 from phrasedraft.training.kinds import kind_of
 from phrasedraft.training.recipe import Recipe
 
@@ -65,6 +68,12 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
             hidden_size=target.identity.hidden_size,
             num_phrases=settings.vocabulary.num_phrases,
             trunk_width=settings.training.trunk_width,
+            output=make_output(
+                settings.head.row_settings,
+                _as_many_entries(settings),
+                hidden_size=target.identity.hidden_size,
+                trunk_width=settings.training.trunk_width,
+            ),
         )
     parameters = sum(parameter.numel() for parameter in scorer.parameters())
     num_rows, num_sampled = settings.training.batch_size, settings.training.loss.num_sampled
@@ -82,3 +91,10 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
         head_parameters=parameters,
         training_bytes=STEP_COPIES * 4 * parameters + BATCH_COPIES * batch,
     )
+
+
+def _as_many_entries(settings: FitSettings) -> PhraseVocabulary:
+    """Stands in for a vocabulary that is still to be mined: as many entries, of all lengths that the head may have."""
+    number = settings.vocabulary.num_phrases
+    longer = [] if settings.head.kind == TOKEN_CHAIN else [tuple(range(length)) for length in range(2, MOST_PLACES + 1)]
+    return PhraseVocabulary.from_phrases([*longer[:number], *((token,) for token in range(number - len(longer)))])

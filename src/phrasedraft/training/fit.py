@@ -126,7 +126,9 @@ class _Training:
     ) -> None:
         train, held_out = _flat(part.train for part in data), _flat(part.held_out for part in data)
         examples, self.validation = (learner.examples(side, target.eos_token_ids) for side in (train, held_out))
-        self.embedding = EmbeddingTable.of(torch.cat([examples.tokens, self.validation.tokens]), target.embed)
+        entries = learner.vocabulary.to_tensor().flatten().long()
+        tokens = torch.cat([examples.tokens, self.validation.tokens, entries[entries >= 0]])
+        self.embedding = EmbeddingTable.of(tokens, target.embed)
         self.trainer = Trainer(examples, self.embedding, learner.vocabulary, settings.training, learner)
         self.key = run_key(asdict(config), learner.vocabulary.fingerprint)
         self._learner, self._config = learner, config
@@ -178,6 +180,7 @@ def _config(
         template=trained_template(target, identity, [part.corpus for part in data], paths),
         target_layers=settings.traces.layers,
         trunk_width=settings.training.trunk_width,
+        output=settings.head.row_settings,
         provenance={
             "command": command,
             "settings": asdict(settings),

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from phrasedraft.corpus.distill import DistillSettings
+from phrasedraft.drafters.composed_output import OWN, RowSettings
 from phrasedraft.errors import OptionError
 from phrasedraft.phrases import VocabularySettings
 from phrasedraft.training.trainer import TrainingSettings
@@ -19,12 +20,15 @@ class HeadSettings:
     """Which kind of head: `phrase-head`, `token-chain`, which drafts single tokens one after another, `phrase-chain`.
 
     Chains learn `num_steps` steps of one token and take `num_draft_steps` where they pay, which may be more: their cell
-    goes on from any state. A step of a phrase chain drafts whole phrases.
+    goes on from any state. A step of a phrase chain drafts whole phrases. `rows` = `composed` makes output rows of the
+    target's embeddings, the first `num_own_rows` single tokens have a learnt one beside.
     """
 
     kind: str = PHRASE_HEAD
     num_steps: int = 4
     num_draft_steps: int = 4
+    rows: str = OWN
+    num_own_rows: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in HEAD_KINDS:
@@ -36,6 +40,12 @@ class HeadSettings:
         for name in ("num_steps", "num_draft_steps"):
             if getattr(self, name) < 1:
                 raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 1 or more", hint="4 is the default")
+        _ = self.row_settings  # refuses what rows may not be
+
+    @property
+    def row_settings(self) -> RowSettings:
+        """Where output rows come from."""
+        return RowSettings(rows=self.rows, num_own_rows=self.num_own_rows)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,14 +36,20 @@ KINDS = {
         scorer_class=PhraseScorer,
         mine=mine_answers,
         choose=lambda vocabulary, _: vocabulary,
-        learner=lambda vocabulary, settings: PhraseLearner(vocabulary, settings.training.loss),
+        learner=lambda vocabulary, settings: PhraseLearner(
+            vocabulary, settings.training.loss, settings.head.row_settings
+        ),
     ),
     TOKEN_CHAIN: HeadKind(
         scorer_class=ChainScorer,
         mine=frequent_tokens,
         choose=single_tokens,
         learner=lambda vocabulary, settings: ChainLearner(
-            vocabulary, settings.training.loss, settings.head.num_steps, settings.head.num_draft_steps
+            vocabulary,
+            settings.training.loss,
+            settings.head.num_steps,
+            settings.head.num_draft_steps,
+            settings.head.row_settings,
         ),
     ),
     PHRASE_CHAIN: HeadKind(
@@ -51,16 +57,24 @@ KINDS = {
         mine=mine_answers,
         choose=lambda vocabulary, _: vocabulary,
         learner=lambda vocabulary, settings: PhraseChainLearner(
-            vocabulary, settings.training.loss, settings.head.num_steps, settings.head.num_draft_steps
+            vocabulary,
+            settings.training.loss,
+            settings.head.num_steps,
+            settings.head.num_draft_steps,
+            settings.head.row_settings,
         ),
     ),
 }
 
+STEPS = ("num_steps", "num_draft_steps")
+"""Settings that only chains have."""
+
 
 def kind_of(settings: FitSettings) -> HeadKind:
     """The kind of head the settings ask for; warns of settings that have no effect on it."""
-    if settings.head.kind == PHRASE_HEAD and settings.head != HeadSettings():
-        changed = [name for name, value in vars(HeadSettings()).items() if getattr(settings.head, name) != value]
+    default = HeadSettings()
+    changed = [name for name in STEPS if getattr(settings.head, name) != getattr(default, name)]
+    if settings.head.kind == PHRASE_HEAD and changed:
         names = ", ".join(f"`head.{name}`" for name in changed)
         warnings.warn(f"{names} has no effect on a phrase head, which has one step", stacklevel=2)
     return KINDS[settings.head.kind]

@@ -6,6 +6,7 @@ from typing import Protocol, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from phrasedraft.drafters.composed_output import RowSettings
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
@@ -22,6 +23,8 @@ class Learner(Protocol):
     vocabulary: PhraseVocabulary
     normaliser: PrefixSoftmax
     """How the scores of the entries become probabilities."""
+    rows: RowSettings
+    """Where the output rows come from."""
 
     @property
     def scorer_class(self) -> type[PhraseScorer]:

@@ -6,6 +6,7 @@ from jaxtyping import Float, Int
 from rich.console import Console
 from torch import Tensor
 
+from phrasedraft.drafters.composed_output import RowSettings
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
@@ -24,8 +25,9 @@ class PhraseLearner:
 
     scorer_class = PhraseScorer
 
-    def __init__(self, vocabulary: PhraseVocabulary, settings: LossSettings) -> None:
+    def __init__(self, vocabulary: PhraseVocabulary, settings: LossSettings, rows: RowSettings | None = None) -> None:
         self.vocabulary = vocabulary
+        self.rows = rows or RowSettings()
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self._loss = PhraseLoss(self.normaliser, settings)
 

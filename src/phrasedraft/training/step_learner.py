@@ -1,6 +1,7 @@
 """What heads that draft step by step have in common when they learn."""
 
 from phrasedraft.drafters.chain_scorer import ChainScorer
+from phrasedraft.drafters.composed_output import RowSettings
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.phrases import PhraseVocabulary
 from phrasedraft.training.losses import LossSettings, PhraseLoss
@@ -12,9 +13,15 @@ class StepLearner:
     scorer_class = ChainScorer
 
     def __init__(
-        self, vocabulary: PhraseVocabulary, settings: LossSettings, num_steps: int, num_draft_steps: int
+        self,
+        vocabulary: PhraseVocabulary,
+        settings: LossSettings,
+        num_steps: int,
+        num_draft_steps: int,
+        rows: RowSettings | None = None,
     ) -> None:
         self.vocabulary = vocabulary
+        self.rows = rows or RowSettings()
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self.num_steps, self.num_draft_steps = num_steps, num_draft_steps
         self._loss = PhraseLoss(self.normaliser, settings)

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from phrasedraft.drafters.composed_output import make_output
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import DataError, OptionError
@@ -101,7 +102,14 @@ class Trainer:
                 num_phrases=len(vocabulary),
                 trunk_width=settings.trunk_width,
                 dropout=settings.dropout,
+                output=make_output(
+                    self._learner.rows,
+                    vocabulary,
+                    hidden_size=embedding.rows.shape[1],
+                    trunk_width=settings.trunk_width,
+                ),
             )
+        self.scorer.see(embedding)
         start_from_counts(self.scorer, self.normaliser, examples)
         self._average = copy.deepcopy(self.scorer)
         self.num_steps = 0
@@ -228,4 +236,4 @@ def start_from_counts(scorer: PhraseScorer, normaliser: PrefixSoftmax, examples:
     taken = torch.zeros(num_phrases + 1).index_add(0, normaliser.parents % (num_phrases + 1), counts)
     left = (reached - taken)[normaliser.parents].clamp(min=0.5)
     scorer.output.bias.copy_(((counts + 0.1) / left).log().clamp(-8, 8))
-    scorer.output.weight.mul_(0.3)
+    scorer.shrink_rows(0.3)
