@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from phrasedraft.errors import DataError, OptionError
-from phrasedraft.evaluation.prompts import BUNDLED, load_prompts
+from phrasedraft.evaluation.prompts import BUNDLED, load_prompts, quick_prompts
 
 
 @pytest.fixture
@@ -31,6 +31,13 @@ def test_the_bundled_sets_keep_all_turns_and_have_names_of_their_own(name, num_p
     assert len(found) == len({prompt.id for prompt in found}) == num_prompts
     assert {prompt.num_answers for prompt in found} == {num_answers}
     assert says in found[0].opening[0].content
+
+
+@pytest.mark.parametrize("name", BUNDLED)
+def test_the_prompts_of_a_quick_run_are_two_of_each_set(name):
+    chosen = quick_prompts(name)
+    assert len(chosen) == len({prompt.id for prompt in chosen}) == 2
+    assert set(chosen) <= set(load_prompts(name))
 
 
 def test_every_bundled_set_is_named_with_its_licence():

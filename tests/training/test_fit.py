@@ -208,7 +208,7 @@ def test_a_setting_is_changed_by_its_dotted_name():
     ("override", "message"),
     [
         ("training.epochs=3", "no setting `training.epochs`"),
-        ("training.num_epochs=many", "must be a int"),
+        ("training.num_epochs=many", "must be a whole number"),
         ("training.num_epochs=0", "num_epochs"),
         ("training=3", "is a section"),
         ("training.num_epochs", "is not `section.field=value`"),

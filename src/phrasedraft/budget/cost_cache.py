@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from phrasedraft.budget.cost import PassCost, measure_pass_cost
 from phrasedraft.target.embedded import cache_folder
 from phrasedraft.target.model import TransformersTarget
 from phrasedraft.target.streamed import processor
+from phrasedraft.whole_file import replace_file
 
 SHORT_CONTEXT, LONG_CONTEXT = 64, 512
 REPEATS = 3
@@ -91,8 +91,6 @@ def _write(file: Path, kept: dict[str, Any]) -> None:
     """Put it there in one step: who reads meanwhile meets no half of it."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
-            (Path(scratch) / file.name).write_text(json.dumps(kept, indent=1))
-            os.replace(Path(scratch) / file.name, file)
+        replace_file(file, json.dumps(kept, indent=1).encode())
     except OSError:
         return

@@ -39,14 +39,14 @@ def bench(
     ] = None,
     batch_sizes: Annotated[str, typer.Option("--batch-sizes", help="Prompts at once, comma-separated.")] = "1",
     max_new_tokens: Annotated[
-        int | None, typer.Option("--max-new-tokens", min=1, help="Most tokens of an answer; 256, quick 128.")
+        int | None, typer.Option("--max-new-tokens", min=1, help="Most tokens of an answer; 256 unless given.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Draws the order of the methods for each prompt.")] = 0,
     twice: Annotated[
         bool, typer.Option("--twice", help="Measure the plain loop a second time: how much is noise.")
     ] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Two prompts of each bundled set, 8 nodes: some minutes.")
+        bool, typer.Option("--quick", help="Two typical prompts of each bundled set, 8 nodes: some minutes.")
     ] = False,
     paper: Annotated[
         bool, typer.Option("--paper", help="Also write paper.md: the paper's figures beside these, row by row.")
@@ -92,7 +92,6 @@ def bench(
         NUM_PROMPTS,
         NUM_TOKENS,
         QUICK_PROMPTS,
-        QUICK_TOKENS,
         BenchOptions,
     )
     from phrasedraft.cli.benching import bench_methods
@@ -101,11 +100,12 @@ def bench(
     options = BenchOptions(
         prompts=tuple(prompts or ((ALL_SETS,) if quick else ("gsm8k_test",))),
         limit=limit or (QUICK_PROMPTS if quick else NUM_PROMPTS),
+        typical=quick and limit is None,
         nodes=nodes or ("8" if quick else "4,8,16,46"),
         drafters=tuple(drafter or ()),
         drafter_limit=drafter_limit,
         batch_sizes=batch_sizes,
-        max_new_tokens=max_new_tokens or (QUICK_TOKENS if quick else NUM_TOKENS),
+        max_new_tokens=max_new_tokens or NUM_TOKENS,
         seed=seed,
         twice=twice,
         paper=paper,

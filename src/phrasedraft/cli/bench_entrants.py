@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import torch
 
 from phrasedraft.budget import AUTO, NumDraftTokens
-from phrasedraft.cli.bench_options import THE_HEAD, BenchOptions, DrafterSpec
+from phrasedraft.cli.bench_options import THE_HEAD, BenchOptions, DrafterSpec, no_head_to_measure
 from phrasedraft.cli.loading import Loaded
 from phrasedraft.decoding import Decoder
 from phrasedraft.drafters import head_of
 from phrasedraft.drafters.protocol import Drafter
-from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.bench.result import CHOSEN_NODES
 from phrasedraft.evaluation.bench.run import Entrant
 from phrasedraft.evaluation.methods import BatchedGenerate, Drafting, PlainLoop, TransformersLookup
@@ -63,7 +62,7 @@ def rivals_of(loaded: Loaded, options: BenchOptions, drafters: Mapping[str, Draf
     for spec in options.specs:
         drafter = loaded.head if spec.is_the_head else drafters[spec.label]
         if drafter is None:
-            raise OptionError("there is no head to measure", hint="give `--head FOLDER`")
+            raise no_head_to_measure()
         label = drafter.name if spec.is_the_head else spec.label
         rivals.append(
             Rival(

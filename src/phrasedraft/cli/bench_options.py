@@ -15,8 +15,8 @@ THE_HEAD = "head"
 """As a drafter's name: the head of `--head`, at more node counts."""
 NUM_PROMPTS, NUM_TOKENS = 40, 256
 """Prompts of each set and most tokens of an answer, unless given."""
-QUICK_PROMPTS, QUICK_TOKENS = 2, 128
-"""The same in a quick run."""
+QUICK_PROMPTS = 2
+"""Prompts of each set in a quick run, for sets that have no chosen ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,16 +64,17 @@ class DrafterSpec:
                     hint="node counts of its own go behind it: `suffix-automaton@4,8`; several are joined by `+`",
                 )
         if THE_HEAD in parts and head is None:
-            raise OptionError("there is no head to measure", hint="give `--head FOLDER`")
+            raise no_head_to_measure()
         return load_drafter("+".join(str(head) if part == THE_HEAD else part for part in parts))
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
-    """What is measured, and where it goes."""
+    """What is measured, and where it goes; of bundled sets `typical` takes the few prompts that stand for them."""
 
     prompts: tuple[str, ...]
     limit: int
+    typical: bool
     nodes: str
     drafters: tuple[str, ...]
     drafter_limit: int | None
@@ -111,6 +112,11 @@ class BenchOptions:
                     f"two drafters are called `{label}`", hint="give one `--drafter` with all its node counts"
                 )
         return specs
+
+
+def no_head_to_measure() -> OptionError:
+    """What `head` as a drafter comes to where no head fits the target."""
+    return OptionError("there is no head to measure", hint="give `--head FOLDER`")
 
 
 def parse_spec(text: str, node_counts: Sequence[NumDraftTokens]) -> DrafterSpec:

@@ -39,7 +39,7 @@ from phrasedraft.evaluation.bench.run import Conditions, expected_keys, make_gro
 from phrasedraft.evaluation.bench.summary import summarize
 from phrasedraft.evaluation.dialogue import Dialogue, dialogue_of
 from phrasedraft.evaluation.environment import environment
-from phrasedraft.evaluation.prompts import BUNDLED, load_prompts
+from phrasedraft.evaluation.prompts import BUNDLED, load_prompts, quick_prompts
 from phrasedraft.phrases.pieces import TokenPieces
 
 
@@ -100,7 +100,8 @@ def _read_sets(options: BenchOptions) -> dict[str, tuple[TrainingPrompt, ...]]:
         name = source if source in BUNDLED else Path(source).name.removesuffix(".gz").removesuffix(".jsonl")
         if name in sets:
             raise OptionError(f"two prompt sets are called `{name}`", hint="rename one of the files")
-        sets[name] = load_prompts(source, options.limit)
+        is_chosen = options.typical and source in BUNDLED
+        sets[name] = quick_prompts(source) if is_chosen else load_prompts(source, options.limit)
     return sets
 
 

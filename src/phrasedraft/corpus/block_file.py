@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.errors import DataError
+from phrasedraft.whole_file import replace_file
 
 ELSEWHERE = "write to another place, or delete this file and its recipe to start anew"
 NOT_COMPARED = frozenset({"date"})

@@ -7,8 +7,6 @@ whole or refused.
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +25,7 @@ from phrasedraft.drafters.head_config import (
     parse_config,
 )
 from phrasedraft.errors import HeadFileError
+from phrasedraft.whole_file import replace_file
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -56,21 +55,6 @@ def refuse_overflow(tensors: dict[str, Tensor]) -> None:
                 f"`{name}` does not fit {tensor.dtype}: it holds infinity or NaN",
                 hint="save with `dtype=torch.float32`, or train the head again with a lower learning rate",
             )
-
-
-def replace_file(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step: a reader meets the old file or the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def kind_of(folder: Path) -> str:

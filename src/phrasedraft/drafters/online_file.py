@@ -8,10 +8,10 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as to_safetensors
 
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.drafters.online_phrases import PhraseTable
 from phrasedraft.errors import DataError, HeadMismatchError
 from phrasedraft.target.protocol import TargetIdentity
+from phrasedraft.whole_file import replace_file
 
 FORMAT = "phrasedraft-online-1"
 START_ANEW = "leave the file out: a session begins without phrases and learns its own"

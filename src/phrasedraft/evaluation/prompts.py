@@ -1,5 +1,6 @@
 """Evaluation prompts: the bundled sets, or any file that training prompts may come from."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
@@ -10,6 +11,7 @@ from phrasedraft.errors import DataError, OptionError
 
 BUNDLED = ("gsm8k_test", "math500", "mt_bench", "humaneval")
 """The prompt sets that come with the package, by name."""
+QUICK = "quick.json"
 
 
 def load_prompts(source: str, limit: int | None = None) -> tuple[TrainingPrompt, ...]:
@@ -27,6 +29,16 @@ def load_prompts(source: str, limit: int | None = None) -> tuple[TrainingPrompt,
                 hint=f"give a JSONL file, or the name of a bundled set: {', '.join(f'`{name}`' for name in BUNDLED)}",
             )
         return read_prompts(path).prompts[:limit]
+
+
+def quick_prompts(name: str) -> tuple[TrainingPrompt, ...]:
+    """The few prompts of a bundled set that stand for it in a quick run.
+
+    `benchmarks/quick_prompts.py` chose them from the full benchmark: their ratios are close to those of the whole set.
+    """
+    chosen = json.loads(files("phrasedraft.evaluation").joinpath("data", QUICK).read_text(encoding="utf-8"))
+    known = {prompt.id: prompt for prompt in load_prompts(name)}
+    return tuple(known[each] for each in chosen[name])
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.calibration_curve import CalibrationCurve
 from phrasedraft.evaluation.replay_sets import NodeCountReport
+from phrasedraft.whole_file import replace_file
 
 PLOTS = ("tokens-per-pass.png", "accepted-lengths.png", "reliability.png")
 

@@ -1,8 +1,6 @@
 """The draft vocabulary: phrases, each a short sequence of the target's own tokens."""
 
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +15,7 @@ from safetensors.numpy import save as to_safetensors
 from phrasedraft.errors import HeadFileError, OptionError
 from phrasedraft.phrases.spelling import Speller, Tokenizer
 from phrasedraft.phrases.trie import PhraseTrie
+from phrasedraft.whole_file import replace_file
 
 if TYPE_CHECKING:
     import torch
@@ -130,15 +129,7 @@ class PhraseVocabulary:
         metadata = {**(provenance or {}), "fingerprint": self.fingerprint}
         content = to_safetensors({_KEY: self.phrase_tokens}, metadata)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        replace_file(path, content)
 
     @classmethod
     def load(cls, path: Path) -> "PhraseVocabulary":

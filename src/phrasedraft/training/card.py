@@ -5,7 +5,7 @@ from pathlib import Path
 
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.head_config import PHRASE, PHRASE_CHAIN, TOKEN_CHAIN
-from phrasedraft.drafters.head_file import replace_file
+from phrasedraft.whole_file import replace_file
 
 TITLES: dict[str, str] = {PHRASE: "Phrase head", TOKEN_CHAIN: "Token chain", PHRASE_CHAIN: "Phrase chain"}
 ENTRIES: dict[str, Callable[[Head], str]] = {

@@ -8,10 +8,10 @@ from typing import Any
 
 import tomli_w
 
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.training.fit_settings import FitSettings
 from phrasedraft.training.settings import with_overrides, with_value
+from phrasedraft.whole_file import replace_file
 
 RECIPE = "recipe.toml"
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from phrasedraft.errors import OptionError
 
 S = TypeVar("S")
+_KINDS = {int: "a whole number", float: "a number", str: "a text", bool: "true or false", tuple: "a list"}
 
 
 def with_overrides(settings: S, overrides: Sequence[str]) -> S:
@@ -54,13 +55,13 @@ def _fitting(value: Any, current: Any, name: str) -> Any:  # a value of the type
     if isinstance(current, tuple) and isinstance(value, list):
         item_type = type(current[0]) if current else str
         if any(type(item) is not item_type for item in value):
-            raise OptionError(f"`{name}` is `{value}`, it must be a list of {item_type.__name__}")
+            raise OptionError(f"`{name}` is `{value}`, it must be a list in which each is {_KINDS[item_type]}")
         return tuple(value)
     if isinstance(current, float) and type(value) is int:
         return float(value)
     if isinstance(current, str) and isinstance(value, bool | int | float):
         return json.dumps(value) if not isinstance(value, bool) else ("on" if value else "off")
     if type(value) is not type(current):
-        kind = "list" if isinstance(current, tuple) else type(current).__name__
-        raise OptionError(f"`{name}` is `{value}`, it must be a {kind} such as `{current}`")
+        shown = json.dumps(value) if isinstance(value, bool) else value
+        raise OptionError(f"`{name}` is `{shown}`, it must be {_KINDS[type(current)]} such as `{json.dumps(current)}`")
     return value

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.bench.result import Result
+from phrasedraft.whole_file import replace_file
 
 RESULTS = "results.jsonl"
 RUN = "run.json"

@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.evaluation.bench.markdown import markdown_table, number, without_empty_columns
 from phrasedraft.evaluation.bench.plots import PICTURES, draw_plots
 from phrasedraft.evaluation.bench.report_tables import (
@@ -27,6 +26,7 @@ from phrasedraft.evaluation.bench.summary import (
     summarize,
 )
 from phrasedraft.evaluation.bench.table import read_results
+from phrasedraft.whole_file import replace_file
 
 REPORT_FILE = "report.md"
 

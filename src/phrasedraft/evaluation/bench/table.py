@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from phrasedraft.decoding.stats import DecodingStats
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.bench.result import Provenance, Result
+from phrasedraft.whole_file import replace_file
 
 RESULTS_FILE = "results.parquet"
 FORMAT = 1

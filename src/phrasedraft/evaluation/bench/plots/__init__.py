@@ -4,12 +4,12 @@ import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
-from phrasedraft.drafters.head_file import replace_file
 from phrasedraft.evaluation.bench.plots.accepted import accepted_picture, category_picture
 from phrasedraft.evaluation.bench.plots.passes import cost_picture, tokens_per_pass_picture
 from phrasedraft.evaluation.bench.plots.speed import speedup_picture
 from phrasedraft.evaluation.bench.result import Provenance, Result
 from phrasedraft.evaluation.bench.summary import Summary
+from phrasedraft.whole_file import replace_file
 
 PICTURES = ("speedup.png", "tokens_per_pass.png", "cost.png", "accepted_lengths.png", "categories.png")
 
