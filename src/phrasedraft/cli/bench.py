@@ -15,8 +15,9 @@ def bench(
         list[str] | None,
         typer.Option(
             "--prompts",
-            metavar="SET",
-            help="`gsm8k_test`, `math500`, `mt_bench`, `humaneval`, `all` of them, or a JSONL file; repeat it.",
+            metavar="SET[@LIMIT]",
+            help="`gsm8k_test`, `math500`, `mt_bench`, `humaneval`, `all` of them, or a JSONL file; repeat it for "
+            "more. `mt_bench@20` takes 20 of this one.",
         ),
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Prompts of each set; 40 unless given.")] = None,

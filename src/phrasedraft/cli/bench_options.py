@@ -96,10 +96,10 @@ class BenchOptions:
         return parse_numbers("--batch-sizes", self.batch_sizes, "1 is one prompt at a time, as a person asks")
 
     @property
-    def sets(self) -> tuple[str, ...]:
-        """The prompt sets, each once."""
-        names = [each for name in self.prompts for each in (BUNDLED if name == ALL_SETS else (name,))]
-        return tuple(dict.fromkeys(names))
+    def sets(self) -> dict[str, int]:
+        """The prompt sets, each once, and how many prompts of each."""
+        given = [parse_set(text, self.limit) for text in self.prompts]
+        return {each: limit for name, limit in given for each in (BUNDLED if name == ALL_SETS else (name,))}
 
     @property
     def specs(self) -> tuple[DrafterSpec, ...]:
@@ -117,6 +117,22 @@ class BenchOptions:
 def no_head_to_measure() -> OptionError:
     """What `head` as a drafter comes to where no head fits the target."""
     return OptionError("there is no head to measure", hint="give `--head FOLDER`")
+
+
+def parse_set(text: str, limit: int) -> tuple[str, int]:
+    """A prompt set and its limit, which may stand behind an @.
+
+    >>> parse_set("mt_bench@20", 40), parse_set("mine.jsonl", 40)
+    (('mt_bench', 20), ('mine.jsonl', 40))
+    """
+    name, at, own = text.rpartition("@")
+    if not at or Path(text).exists():
+        return text, limit
+    if not own.isdecimal() or int(own) < 1:
+        raise OptionError(
+            f"`--prompts {name}@` is followed by `{own}`, it may be a whole number of 1 or more", hint="`mt_bench@20`"
+        )
+    return name, int(own)
 
 
 def parse_spec(text: str, node_counts: Sequence[NumDraftTokens]) -> DrafterSpec:

@@ -96,12 +96,12 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
 def _read_sets(options: BenchOptions) -> dict[str, tuple[TrainingPrompt, ...]]:
     """The prompts of each set, by the name that tables use."""
     sets: dict[str, tuple[TrainingPrompt, ...]] = {}
-    for source in options.sets:
+    for source, limit in options.sets.items():
         name = source if source in BUNDLED else Path(source).name.removesuffix(".gz").removesuffix(".jsonl")
         if name in sets:
             raise OptionError(f"two prompt sets are called `{name}`", hint="rename one of the files")
         is_chosen = options.typical and source in BUNDLED
-        sets[name] = quick_prompts(source) if is_chosen else load_prompts(source, options.limit)
+        sets[name] = quick_prompts(source) if is_chosen else load_prompts(source, limit)
     return sets
 
 

@@ -22,10 +22,11 @@ UNKNOWN = -2
 class ChainExamples(Examples):
     """One row per draft that could be made, with the entry of each of the next tokens, `OUTSIDE` or `UNKNOWN`.
 
-    What follows an `OUTSIDE` is `UNKNOWN`.
+    What follows an `OUTSIDE` is `UNKNOWN`. `last` is the last row of the same answer.
     """
 
     following: Int[Tensor, "row step"]
+    last: Int[Tensor, " row"]
 
 
 def make_chain_examples(
@@ -41,7 +42,12 @@ def make_chain_examples(
         for trace in traces
         if len(trace.tokens) > 1
     ]
-    return ChainExamples(**vars(examples), following=torch.from_numpy(np.concatenate(rows)))
+    lengths = np.array([len(each) for each in rows])
+    return ChainExamples(
+        **vars(examples),
+        following=torch.from_numpy(np.concatenate(rows)),
+        last=torch.from_numpy(np.repeat(np.cumsum(lengths) - 1, lengths)),
+    )
 
 
 def _following(entries: Int64[np.ndarray, " token"], is_over: bool, num_steps: int) -> Int64[np.ndarray, "row step"]:

@@ -32,6 +32,7 @@ from phrasedraft.training.learner import Learner
 from phrasedraft.training.origin import trained_template
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.stages import Stages
+from phrasedraft.training.teacher import soft_labels
 from phrasedraft.training.traces import Trace
 from phrasedraft.training.trainer import Trainer
 
@@ -93,7 +94,7 @@ def fit(
     config = _config(target, data, corpus_paths, settings, command)
     with stages("training"):
         learner = kind.learner(vocabulary, settings)
-        run = _Training(target, data, learner, config, settings)
+        run = _Training(target, data, learner, config, settings, console)
         scorer, history = run_epochs(run.trainer, run.replayed, work / CHECKPOINT, run.key, console)
     with stages("calibration"):
         temperature = learner.calibrate(scorer, run.validation, run.embedding)
@@ -123,12 +124,16 @@ class _Training:
         learner: Learner,
         config: HeadConfig,
         settings: FitSettings,
+        console: Console,
     ) -> None:
         train, held_out = _flat(part.train for part in data), _flat(part.held_out for part in data)
         examples, self.validation = (learner.examples(side, target.eos_token_ids) for side in (train, held_out))
         entries = learner.vocabulary.to_tensor().flatten().long()
         tokens = torch.cat([examples.tokens, self.validation.tokens, entries[entries >= 0]])
         self.embedding = EmbeddingTable.of(tokens, target.embed)
+        if settings.training.loss.soft:
+            labels = soft_labels(target, train, settings.traces.layers, learner.vocabulary, console)
+            examples = replace(examples, soft=labels)
         self.trainer = Trainer(examples, self.embedding, learner.vocabulary, settings.training, learner)
         self.key = run_key(asdict(config), learner.vocabulary.fingerprint)
         self._learner, self._config = learner, config

@@ -55,7 +55,13 @@ class PhraseChainLearner(StepLearner):
         total, states, places = trunk.new_zeros(()), trunk, rows
         for step in range(self.num_steps):
             share = len(places) / len(rows)
-            total = total + share * self._loss(scorer, states, examples.longest[places], examples.open_ended[places])
+            total = total + share * self._loss(
+                scorer,
+                states,
+                examples.longest[places],
+                examples.open_ended[places],
+                examples.soft_labels(places),
+            )
             entries = examples.following[places]
             goes_on = entries >= 0
             if step == self.num_steps - 1 or not bool(goes_on.any()):
