@@ -46,6 +46,14 @@ def bench(
     twice: Annotated[
         bool, typer.Option("--twice", help="Measure the plain loop a second time: how much is noise.")
     ] = False,
+    most_load: Annotated[
+        float | None,
+        typer.Option(
+            "--most-load",
+            min=0,
+            help="Measure finished answers again during which other programs kept more cores busy than this.",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Two typical prompts of each bundled set, 8 nodes: some minutes.")
     ] = False,
@@ -109,6 +117,7 @@ def bench(
         max_new_tokens=max_new_tokens or NUM_TOKENS,
         seed=seed,
         twice=twice,
+        most_load=most_load,
         paper=paper,
         output=output,
     )

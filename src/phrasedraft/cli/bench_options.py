@@ -82,6 +82,7 @@ class BenchOptions:
     max_new_tokens: int
     seed: int
     twice: bool
+    most_load: float | None
     paper: bool
     output: Path
 

@@ -71,6 +71,9 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
             drafter.check(loaded.target.identity)
         if folder is None:
             folder = ResultsFolder(options.output, _identity(target_options, options, loaded))
+            if options.most_load is not None:
+                count = folder.forget_disturbed(options.most_load)
+                notes.print(f"{count} answers were disturbed by other programs and are measured again")
         measured.append(_measure(loaded, options, drafters, sets, folder, notes))
     assert folder is not None
     results = [result for each in measured for result in each.results]

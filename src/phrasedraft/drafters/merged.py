@@ -6,16 +6,15 @@ become one, and the tree grows where the product of the corrected probabilities 
 loses its probability, and with it its nodes, within a few hundred tokens.
 """
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from phrasedraft.drafters.growth import Asked, Growth, Proposal
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.protocol import DraftBudget, Drafter, Embed, Observer
 from phrasedraft.drafters.reliability import Reliability
@@ -27,16 +26,6 @@ from phrasedraft.tree.draft_tree import DraftTree
 
 DEEPEST_CLASS = 3
 """Proposals this deep and deeper are corrected alike."""
-LEAST_PROBABILITY = 0.004
-"""A child that is less probable than this is not looked at further."""
-
-
-class Proposal(NamedTuple):
-    """A child before it is known who is right: its token, the sources behind it (one bit each), its probability."""
-
-    token: int
-    sources: int
-    probability: float
 
 
 @dataclass
@@ -105,7 +94,7 @@ class MergedDrafter:
         if min(budget.num_draft_tokens, budget.max_depth) <= 0:
             state.tree = None
             return DraftTree.root_only(state.token)
-        growth = _Growth(self, state, budget)
+        growth = Growth(self, self.asked(state, budget), state.token, budget)
         growth.run()
         state.tree, state.said, state.merged = growth.tree(), growth.said, growth.merged
         return state.tree.best_chain() if budget.chain_only else state.tree
@@ -126,7 +115,7 @@ class MergedDrafter:
             if is_planter:
                 asked.append((PlantedTree(drafter.propose(each, budget)), 0))
             else:
-                asked.append((_Asked(drafter, each), drafter.root(each)))  # type: ignore[attr-defined]
+                asked.append((Asked(drafter, each), drafter.root(each)))  # type: ignore[attr-defined]
         return asked
 
     def corrected(self, source: int, depth: int, candidate: Candidate) -> tuple[tuple[int, int, int], float]:
@@ -183,75 +172,3 @@ def merge_drafters(drafters: Sequence[Drafter]) -> MergedDrafter:
         raise OptionError(f"the drafters to merge are {names}, each may be there once, and one must")
     observes = any(isinstance(drafter, Observer) for drafter in drafters)
     return (ObservingMergedDrafter if observes else MergedDrafter)(drafters)
-
-
-class _Asked:
-    """A source with the state of one text."""
-
-    def __init__(self, source: Any, state: Any) -> None:
-        self._source, self._state = source, state
-
-    def after(self, place: Any, token: int) -> Any:
-        return None if place is None else self._source.after(self._state, place, token)
-
-    def candidates(self, place: Any) -> Sequence[Candidate]:
-        candidates: Sequence[Candidate] = self._source.candidates(self._state, place)
-        return candidates
-
-
-class _Growth:
-    """A tree in the making: nodes are taken best first, and each is expanded when it is taken."""
-
-    def __init__(self, drafter: MergedDrafter, state: MergedState, budget: DraftBudget) -> None:
-        self._drafter, self._budget = drafter, budget
-        self._asked = drafter.asked(state, budget)
-        self._places = [[place for _, place in self._asked]]
-        self._tokens, self._parents, self._values, self._depths = [state.token], [-1], [1.0], [0]
-        self._heap: list[tuple[float, int, int, int]] = []
-        self._order = count()  # the first of equals is taken first
-        self.said: list[list[tuple[tuple[int, int, int], Candidate]]] = []
-        self.merged: list[list[Proposal]] = []
-
-    def run(self) -> None:
-        """Take the most probable child anywhere, until the budget is spent or nothing is left."""
-        self._expand(0)
-        while self._heap and len(self._tokens) <= self._budget.num_draft_tokens:
-            value, _, token, parent = heapq.heappop(self._heap)
-            self._tokens.append(token)
-            self._parents.append(parent)
-            self._values.append(-value)
-            self._depths.append(self._depths[parent] + 1)
-            places = self._places[parent]
-            self._places.append(
-                [asked.after(place, token) for (asked, _), place in zip(self._asked, places, strict=True)]
-            )
-            self._expand(len(self._tokens) - 1)
-
-    def tree(self) -> DraftTree:
-        """What was taken."""
-        return DraftTree(tokens=tuple(self._tokens), parents=tuple(self._parents), values=tuple(self._values))
-
-    def _expand(self, node: int) -> None:
-        """Ask all sources what follows a node, and put its children up for choice."""
-        said: list[tuple[tuple[int, int, int], Candidate]] = []
-        best: dict[int, tuple[int, float]] = {}
-        depth = self._depths[node]
-        self.said.append(said)
-        if depth >= self._budget.max_depth:
-            self.merged.append([])
-            return
-        corrected = self._drafter.corrected
-        for index, (asked, _) in enumerate(self._asked):
-            place = self._places[node][index]
-            for candidate in asked.candidates(place) if place is not None else ():
-                kind, probability = corrected(index, depth, candidate)
-                said.append((kind, candidate))
-                sources, highest = best.get(candidate.token, (0, 0.0))
-                best[candidate.token] = (sources | 1 << index, max(highest, probability))
-        proposals = [Proposal(token, sources, probability) for token, (sources, probability) in best.items()]
-        self.merged.append(proposals)
-        agreed = [self._drafter.agreed(proposal.sources, proposal.probability) for proposal in proposals]
-        share = self._values[node] / max(sum(agreed), 1.0)
-        for proposal, probability in zip(proposals, agreed, strict=True):
-            if probability >= LEAST_PROBABILITY:
-                heapq.heappush(self._heap, (-probability * share, next(self._order), proposal.token, node))

@@ -42,6 +42,16 @@ class ResultsFolder:
         text = json.dumps({"settings": self._settings, "notes": self.notes}, indent=2) + "\n"
         replace_file(self._run_path, text.encode())
 
+    def forget_disturbed(self, most_load: float) -> int:
+        """Let answers be measured again during which other programs kept more cores busy; how many those are.
+
+        Their lines stay in the file, and later ones of the same key count in their place.
+        """
+        disturbed = [key for key, result in self.results.items() if (result.other_load or 0.0) > most_load]
+        for key in disturbed:
+            del self.results[key]
+        return len(disturbed)
+
     def add(self, results: Sequence[Result]) -> None:
         """Keep the results of one call, on disk before anything else happens."""
         if not self._run_path.is_file():
