@@ -5,16 +5,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from bench_runs import SHORT, lines_of
 from phrasedraft.evaluation.bench.result import GENERATE, LOOKUP, PLAIN
 from phrasedraft.evaluation.bench.table import read_results
-from phrasedraft.evaluation.prompts import BUNDLED, load_prompts, quick_prompts
 
-SHORT = ("--limit", "2", "--nodes", "4,8", "--max-new-tokens", "12")
 BASELINES = [GENERATE, LOOKUP, PLAIN]
 MAIN = "from phrasedraft.cli import main; main()"
 
@@ -24,10 +22,6 @@ def _few_pictures(request, monkeypatch):
     """Drawing takes longer than all the rest; the tests that look for pictures have them."""
     if "pictures" not in request.keywords:
         monkeypatch.setattr("phrasedraft.evaluation.bench.report.draw_plots", lambda *_: [])
-
-
-def lines_of(folder: str = "out") -> list[dict]:
-    return [json.loads(line) for line in Path(folder, "results.jsonl").read_text().splitlines()]
 
 
 def methods_of(found: dict) -> list[str]:
@@ -84,47 +78,6 @@ def test_a_benchmark_that_is_terminated_keeps_what_it_has_and_goes_on(llama, tmp
     assert 0 < kept <= 120
     done = subprocess.run(arguments, capture_output=True, text=True, check=True)
     assert f"{120 - kept} answers to measure" in done.stderr
-
-
-def test_disturbed_answers_are_measured_again_where_that_is_asked_for(run, answer_of, llama, head):
-    arguments = ("bench", "--target", llama, "--head", head, *SHORT, "-o", "out")
-    answer_of(*arguments)
-    path = Path("out/results.jsonl")
-    lines = lines_of()
-    for line, load in zip(lines, [0.9, 0.2, *[0.0] * 8], strict=True):
-        line["other_load"] = load
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "\n0 answers to measure" in run(*arguments).stderr
-    again = run(*arguments, "--most-load", "0.5")
-    assert "1 answers were disturbed by other programs and are measured again" in again.stderr
-    assert "\n1 answers to measure" in again.stderr
-    after = lines_of()
-    assert after[:10] == lines
-    assert [line["method"] for line in after[10:]] == [lines[0]["method"]]
-    results, _ = read_results(Path("out"))
-    (shown,) = [each for each in results if (each.method, each.answer_id) == (after[10]["method"], after[10]["answer_id"])]
-    assert shown.started_at == after[10]["started_at"]
-
-
-def test_a_quick_run_takes_typical_prompts_unless_told_how_many(run, llama):
-    arguments = ("bench", "--target", llama, "--head", "none", "--quick", "--max-new-tokens", "2")
-    run(*arguments, "-o", "out")
-    typical = {name for source in BUNDLED for prompt in quick_prompts(source) for name in prompt.answer_ids}
-    assert {line["answer_id"] for line in lines_of()} == typical
-    assert len(lines_of()) == 3 * len(typical)
-    run(*arguments, "--limit", "1", "-o", "first")
-    first = {name for source in BUNDLED for name in load_prompts(source, 1)[0].answer_ids}
-    assert {line["answer_id"] for line in lines_of("first")} == first
-
-
-def test_a_prompt_set_may_have_a_limit_of_its_own(run, llama):
-    arguments = ("bench", "--target", llama, "--head", "none", "--prompts", "gsm8k_test", "--prompts", "mt_bench@1")
-    run(*arguments, "--limit", "3", "--max-new-tokens", "2", "-o", "out")
-    counts = Counter(line["prompt_set"] for line in lines_of() if line["method"] == PLAIN)
-    assert counts == {"gsm8k_test": 3, "mt_bench": 2}
-    refused = run("bench", "--target", llama, "--prompts", "mt_bench@none", "-o", "out")
-    assert refused.exit_code == 2
-    assert "followed by `none`, it may be a whole number" in refused.stderr
 
 
 def test_json_holds_every_figure(answer_of, llama, head):

@@ -3,6 +3,7 @@
 import pytest
 
 import kit
+from answering import ending_target
 from phrasedraft import Decoder, FinishReason
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.bench.folder import ResultsFolder
@@ -94,6 +95,22 @@ def test_passes_say_what_the_statistics_count(tmp_path):
     assert drafted.peak_bytes > 1e7
 
 
+def test_a_text_that_ends_on_a_drafted_token_has_it_as_its_pass_own(tmp_path):
+    target = ending_target(0.4)
+    prompts = {name: target.encode_chat([{"role": "user", "content": name}]) for name in "abcdefghijkl"}
+    answers = {name: kit.plain(target, prompt=prompt) for name, prompt in prompts.items()}
+    name = next(
+        name for name, each in answers.items() if each.finish_reason is FinishReason.EOS and len(each.tokens) > 6
+    )
+    drafter = kit.RightDrafter(answers[name].tokens, VOCAB_SIZE)
+    method = Drafting(Decoder(target, drafter, num_draft_tokens=4), "right", drafter="right")
+    folder = ResultsFolder(tmp_path, SETTINGS)
+    (result,) = run([asked_once(name, prompts[name])], [method], folder, max_new_tokens=40)
+    assert result.tokens == list(answers[name].tokens)
+    counts = result.counts
+    assert sum(result.pass_lengths) - counts.num_passes == counts.num_accepted_tokens > 0
+
+
 def test_accepted_tokens_are_counted_by_the_kind_of_phrase_they_came_in(tmp_path):
     pieces = TokenPieces.from_tokenizer(byte_level_tokenizer(), VOCAB_SIZE)
     prompt = asked_once("known", list(kit.PROMPT))
@@ -138,11 +155,14 @@ def test_a_limited_method_answers_the_first_prompts_of_each_set(tmp_path):
     assert sum(result.method == "x" for result in results) == 10
     paired = run(sets, methods, ResultsFolder(tmp_path / "pairs", {}), batch_size=2)
     assert {result.answer_id for result in paired if result.method == "y"} == {"one0", "two0", "one1", "two1"}
+    limited = [Entrant(method=Recording("z", log), limit=3)]
+    fourth = run(sets, limited, ResultsFolder(tmp_path / "short", {}), batch_size=2)  # the last batch of each has one
+    assert {result.answer_id for result in fourth} == {f"{name}{index}" for name in sets for index in range(4)}
 
 
 def test_a_warm_up_leaves_no_result():
     log: list = []
-    assert warm_up([1, 2], [Recording("x", log)]) >= 0
+    assert warm_up([[1, 2]], [Recording("x", log)]) >= 0
     assert log == [((1, 2), "x")]
 
 
@@ -249,7 +269,7 @@ def test_a_method_measured_against_itself_is_as_fast_as_itself(tmp_path):
         Drafting(Decoder(target, kit.WrongDrafter(()), num_draft_tokens=0), f"plain {number}") for number in range(6)
     ]
     prompts = [asked_once(str(index), [5 + index, 17, 3]) for index in range(16)]
-    warm_up([5, 17, 3], methods)
+    warm_up([[5, 17, 3]], methods)
     results = run(prompts, methods, ResultsFolder(tmp_path, {}), max_new_tokens=24)
     timings = [[result.timing for result in results if result.method == method.name] for method in methods]
     ratios = [paired_speedup(timings[0], other) for other in timings[1:]]
@@ -258,4 +278,4 @@ def test_a_method_measured_against_itself_is_as_fast_as_itself(tmp_path):
 
 def test_groups_of_a_batch_are_named_by_their_first_dialogue():
     groups = make_groups({"set": PROMPTS}, 2)
-    assert [(group.name, group.index, len(group.dialogues)) for group in groups] == [("a", 0, 2), ("c", 1, 1)]
+    assert [(group.name, group.start, len(group.dialogues)) for group in groups] == [("a", 0, 2), ("c", 2, 1)]

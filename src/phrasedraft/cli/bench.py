@@ -1,11 +1,24 @@
 """`phrasedraft bench`: methods against each other, prompt by prompt."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from phrasedraft.cli.options import AsJson, TargetOptions, with_option_groups
+
+
+def _refuse_without_effect(verb: str, options: Mapping[str, object]) -> None:
+    """Refuse options that say how to measure beside one that measures nothing."""
+    from phrasedraft.errors import OptionError
+
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise OptionError(
+            f"`{verb}` measures nothing, so {', '.join(f'`{name}`' for name in given)} would have no effect",
+            hint="leave one or the other out",
+        )
 
 
 @with_option_groups
@@ -51,7 +64,7 @@ def bench(
         typer.Option(
             "--most-load",
             min=0,
-            help="Measure finished answers again during which other programs kept more cores busy than this.",
+            help="Measure finished turns again in which other programs kept more cores busy than this.",
         ),
     ] = None,
     quick: Annotated[
@@ -85,7 +98,21 @@ def bench(
 
     Example: phrasedraft bench --limit 2 --nodes 8 --max-new-tokens 32 -o bench-quick
     """
+    measuring = {
+        "--prompts": prompts,
+        "--limit": limit,
+        "--nodes": nodes,
+        "--drafter": drafter,
+        "--drafter-limit": drafter_limit,
+        "--max-new-tokens": max_new_tokens,
+        "--twice": twice,
+        "--most-load": most_load,
+        "--quick": quick,
+    }
+    if compare is not None or rebuild:
+        _refuse_without_effect("--compare" if compare is not None else "--rebuild", measuring)
     if compare is not None:
+        _refuse_without_effect("--compare", {"--rebuild": rebuild, "--paper": paper})
         from phrasedraft.cli.bench_show import show_comparison
 
         if not show_comparison(*compare, tolerance, as_json=as_json):

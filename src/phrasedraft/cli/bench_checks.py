@@ -5,12 +5,18 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from phrasedraft.cli.bench_entrants import Rival
 from phrasedraft.corpus.prompts import TrainingPrompt
 from phrasedraft.errors import DataError, OptionError, PromptError
 from phrasedraft.evaluation.bench.folder import ResultsFolder
 from phrasedraft.evaluation.dialogue import Dialogue
 from phrasedraft.target.loading import DTYPES
+from phrasedraft.target.model import TransformersTarget
+
+SAMPLED = 1024
+"""So many numbers of each weight tell one target from another."""
 
 
 def check_output(output: Path) -> None:
@@ -65,6 +71,26 @@ def check_same_prompts(sets: Mapping[str, Sequence[TrainingPrompt]], folder: Res
                     f"the results hold answers to another prompt `{prompt.id}` of `{name}`",
                     hint="give another folder with `-o`, or the prompts the run was begun with",
                 )
+
+
+def check_same_target(target: TransformersTarget, folder: ResultsFolder, output: Path) -> None:
+    """Raise `OptionError` where the folder holds results of other weights in the same dtype; remember these."""
+    known = folder.notes.setdefault("target_weights", {})
+    dtype, digest = str(target.model.dtype), _weights_sample(target.model)
+    if known.setdefault(dtype, digest) != digest:
+        raise OptionError(
+            f"`{output}` holds results of other weights of `{target.identity.name}`",
+            hint="give another folder with `-o`",
+        )
+
+
+def _weights_sample(model: torch.nn.Module) -> str:
+    """A hash of some numbers of every weight."""
+    digest = hashlib.sha256()
+    for name, tensor in model.state_dict().items():
+        some = tensor.flatten()[:: max(tensor.numel() // SAMPLED, 1)]
+        digest.update(name.encode() + some.float().cpu().numpy().tobytes())
+    return digest.hexdigest()[:16]
 
 
 def check_same_drafters(rivals: Sequence[Rival], folder: ResultsFolder, output: Path) -> None:

@@ -12,6 +12,7 @@ from phrasedraft.cli.loading import Loaded
 from phrasedraft.decoding import Decoder
 from phrasedraft.drafters import head_of
 from phrasedraft.drafters.protocol import Drafter
+from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.bench.result import CHOSEN_NODES
 from phrasedraft.evaluation.bench.run import Entrant
 from phrasedraft.evaluation.methods import BatchedGenerate, Drafting, PlainLoop, TransformersLookup
@@ -88,13 +89,19 @@ def entrants_of(loaded: Loaded, rivals: Sequence[Rival], options: BenchOptions) 
         Entrant(method=PlainLoop(loaded.plain_decoder())),
     ]
     if options.twice:
-        entrants.append(Entrant(method=Drafting(loaded.plain_decoder(), AGAIN), limit=options.drafter_limit))
+        entrants.append(Entrant(method=PlainLoop(loaded.plain_decoder(), AGAIN), limit=options.drafter_limit))
     for rival in rivals:
         for nodes in rival.node_counts:
             decoder = Decoder(target, rival.fresh(), num_draft_tokens=nodes)
             name = f"{rival.label}{CHOSEN_NODES}" if nodes == AUTO else f"{rival.label}, {nodes} nodes"
             method = Drafting(decoder, name, drafter=rival.label)
             entrants.append(Entrant(method=method, limit=None if rival.is_main else options.drafter_limit))
+    names = [entrant.method.name for entrant in entrants]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(
+                f"two methods are called `{name}`", hint="ask for each drafter and node count once, or rename a folder"
+            )
     return entrants
 
 

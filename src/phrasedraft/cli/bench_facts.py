@@ -4,6 +4,7 @@ import os
 import shlex
 import statistics
 import sys
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
@@ -15,6 +16,7 @@ from phrasedraft.cli.loading import Loaded
 from phrasedraft.cli.options import TargetOptions
 from phrasedraft.drafters.head import Head
 from phrasedraft.evaluation.bench.folder import ResultsFolder
+from phrasedraft.evaluation.bench.meter import has_locked_counters
 from phrasedraft.evaluation.bench.paper import head_facts
 from phrasedraft.evaluation.bench.result import Difference, Provenance, Result
 from phrasedraft.evaluation.bench.summary import DISTURBING_LOAD
@@ -23,6 +25,9 @@ from phrasedraft.evaluation.fertility import bundled_texts, fertility, replay_te
 from phrasedraft.phrases.pieces import TokenPieces
 
 FERTILITY_NODES = 8
+CHOSEN_PROMPTS = (
+    "the prompts of a quick run were chosen to stand for their sets, not drawn: intervals are of them alone"
+)
 
 
 def provenance_of(
@@ -92,6 +97,27 @@ def unused_remarks(folder: ResultsFolder, results: Sequence[Result]) -> list[str
     if not count:
         return []
     return [f"{count:,} answers measured before, with other options, are in results.jsonl and not in this report"]
+
+
+def sitting_remarks(folder: ResultsFolder, results: Sequence[Result]) -> list[str]:
+    """Say that a run was stopped and taken up again, and what that means."""
+    starts = sorted(folder.notes.get("sittings", []))
+    turns: dict[tuple[str, str, str, int], set[int]] = {}
+    for result in results:
+        place = (result.prompt_set, result.answer_id, result.dtype, result.batch_size)
+        turns.setdefault(place, set()).add(bisect_right(starts, result.started_at))
+    num_sittings, mixed = len(set().union(*turns.values())), sum(len(each) > 1 for each in turns.values())
+    if num_sittings < 2:
+        return []
+    return [
+        f"measured in {num_sittings} sittings: what learns as it goes (drafters, chosen nodes) began anew in each, and "
+        f"in {mixed} of {len(turns):,} turns methods of different sittings are paired"
+    ]
+
+
+def energy_remarks() -> list[str]:
+    """Say that there are counters of energy which only the system's owner may read."""
+    return ["the processor's energy counters may not be read by this user"] if has_locked_counters() else []
 
 
 def load_remarks(results: Sequence[Result]) -> list[str]:

@@ -99,8 +99,20 @@ class BenchOptions:
     @property
     def sets(self) -> dict[str, int]:
         """The prompt sets, each once, and how many prompts of each."""
-        given = [parse_set(text, self.limit) for text in self.prompts]
-        return {each: limit for name, limit in given for each in (BUNDLED if name == ALL_SETS else (name,))}
+        given = [parse_set(text) for text in self.prompts]
+        names = [each for name, _ in given for each in (BUNDLED if name == ALL_SETS else (name,))]
+        return {name: self.limited.get(name, self.limit) for name in names}
+
+    @property
+    def limited(self) -> dict[str, int]:
+        """The prompt sets that were given a number of their own."""
+        given = [parse_set(text) for text in self.prompts]
+        return {
+            each: limit
+            for name, limit in given
+            if limit is not None
+            for each in (BUNDLED if name == ALL_SETS else (name,))
+        }
 
     @property
     def specs(self) -> tuple[DrafterSpec, ...]:
@@ -120,15 +132,15 @@ def no_head_to_measure() -> OptionError:
     return OptionError("there is no head to measure", hint="give `--head FOLDER`")
 
 
-def parse_set(text: str, limit: int) -> tuple[str, int]:
-    """A prompt set and its limit, which may stand behind an @.
+def parse_set(text: str) -> tuple[str, int | None]:
+    """A prompt set, and the number of prompts behind an @, where there is one.
 
-    >>> parse_set("mt_bench@20", 40), parse_set("mine.jsonl", 40)
-    (('mt_bench', 20), ('mine.jsonl', 40))
+    >>> parse_set("mt_bench@20"), parse_set("mine.jsonl")
+    (('mt_bench', 20), ('mine.jsonl', None))
     """
     name, at, own = text.rpartition("@")
     if not at or Path(text).exists():
-        return text, limit
+        return text, None
     if not own.isdecimal() or int(own) < 1:
         raise OptionError(
             f"`--prompts {name}@` is followed by `{own}`, it may be a whole number of 1 or more", hint="`mt_bench@20`"

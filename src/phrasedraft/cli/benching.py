@@ -19,10 +19,20 @@ from phrasedraft.cli.bench_checks import (
     check_prompts,
     check_same_drafters,
     check_same_prompts,
+    check_same_target,
     parse_dtypes,
 )
 from phrasedraft.cli.bench_entrants import Rival, entrants_of, rivals_of, weights_digest
-from phrasedraft.cli.bench_facts import fertility_lines, left_out_remarks, load_remarks, provenance_of, unused_remarks
+from phrasedraft.cli.bench_facts import (
+    CHOSEN_PROMPTS,
+    energy_remarks,
+    fertility_lines,
+    left_out_remarks,
+    load_remarks,
+    provenance_of,
+    sitting_remarks,
+    unused_remarks,
+)
 from phrasedraft.cli.bench_options import BenchOptions
 from phrasedraft.cli.bench_show import finish
 from phrasedraft.cli.console import note_console
@@ -36,7 +46,7 @@ from phrasedraft.evaluation.bench.differences import find_differences
 from phrasedraft.evaluation.bench.folder import ResultsFolder
 from phrasedraft.evaluation.bench.result import Difference, Result
 from phrasedraft.evaluation.bench.run import Conditions, expected_keys, make_groups, run_benchmark, warm_up
-from phrasedraft.evaluation.bench.summary import summarize
+from phrasedraft.evaluation.bench.summary import POOLED, summarize
 from phrasedraft.evaluation.dialogue import Dialogue, dialogue_of
 from phrasedraft.evaluation.environment import environment
 from phrasedraft.evaluation.prompts import BUNDLED, load_prompts, quick_prompts
@@ -47,6 +57,7 @@ from phrasedraft.phrases.pieces import TokenPieces
 class Measured:
     """What came of one dtype."""
 
+    dtype: str
     results: list[Result]
     differences: list[Difference]
     remarks: list[str]
@@ -64,16 +75,19 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
     drafters = {spec.label: spec.load(folder_of_head) for spec in options.specs if not spec.is_the_head}
     sets = _read_sets(options)
     folder: ResultsFolder | None = None
-    measured = []
+    measured: list[Measured] = []
     for dtype in dtypes:
         loaded = load(replace(target_options, dtype=dtype))
+        if _dtype_of(loaded) in {each.dtype for each in measured}:
+            notes.print(f"`{dtype}` is {_dtype_of(loaded)} for this target, which is measured once")
+            continue
         for drafter in drafters.values():
             drafter.check(loaded.target.identity)
         if folder is None:
             folder = ResultsFolder(options.output, _identity(target_options, options, loaded))
             if options.most_load is not None:
                 count = folder.forget_disturbed(options.most_load)
-                notes.print(f"{count} answers were disturbed by other programs and are measured again")
+                notes.print(f"{count} turns were disturbed by other programs and are measured again")
         measured.append(_measure(loaded, options, drafters, sets, folder, notes))
     assert folder is not None
     results = [result for each in measured for result in each.results]
@@ -89,6 +103,9 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
         remarks=[
             *dict.fromkeys(remarks),
             *unused_remarks(folder, results),
+            *sitting_remarks(folder, results),
+            *energy_remarks(),
+            *((CHOSEN_PROMPTS,) if options.typical else ()),
             *(crossovers(summarize(results, differences)) if len(options.sizes) > 1 else ()),
         ],
     )
@@ -103,7 +120,9 @@ def _read_sets(options: BenchOptions) -> dict[str, tuple[TrainingPrompt, ...]]:
         name = source if source in BUNDLED else Path(source).name.removesuffix(".gz").removesuffix(".jsonl")
         if name in sets:
             raise OptionError(f"two prompt sets are called `{name}`", hint="rename one of the files")
-        is_chosen = options.typical and source in BUNDLED
+        if name == POOLED:
+            raise OptionError(f"a prompt set is called `{name}`, which stands for all of them", hint="rename the file")
+        is_chosen = options.typical and source in BUNDLED and source not in options.limited
         sets[name] = quick_prompts(source) if is_chosen else load_prompts(source, limit)
     return sets
 
@@ -116,9 +135,14 @@ def _identity(target_options: TargetOptions, options: BenchOptions, loaded: Load
         "head_weights": weights_digest(loaded.head.scorer) if loaded.head is not None else "",
         "max_new_tokens": options.max_new_tokens,
         "seed": options.seed,
+        "head_temperature": loaded.head.config.temperature if loaded.head is not None else 1.0,
         "torch_threads": torch.get_num_threads(),
-        "processor": environment()["processor"],
+        **{name: value for name, value in environment().items() if name in ("processor", "accelerator", "versions")},
     }
+
+
+def _dtype_of(loaded: Loaded) -> str:
+    return str(loaded.target.model.dtype).removeprefix("torch.")
 
 
 def _measure(
@@ -130,11 +154,13 @@ def _measure(
     notes: Console,
 ) -> Measured:
     """All batch sizes of one target."""
-    target, today = loaded.target, date.today()
-    dtype = str(target.model.dtype).removeprefix("torch.")
+    target = loaded.target
+    today = date.fromisoformat(folder.notes.setdefault("date", date.today().isoformat()))  # templates may write it
+    dtype = _dtype_of(loaded)
     dialogues = {name: [dialogue_of(target, each, today) for each in prompts] for name, prompts in sets.items()}
     check_prompts(dialogues, target.context_limit)
     check_same_prompts(sets, folder)
+    check_same_target(target, folder, options.output)
     rivals = rivals_of(loaded, options, drafters)
     check_same_drafters(rivals, folder, options.output)
     pieces = None
@@ -150,12 +176,13 @@ def _measure(
         entrants = entrants_of(loaded, rivals, options)  # anew, as some learn from what they are asked
         keys = expected_keys(groups, entrants, conditions)
         if any(key not in folder.results for key in keys):
-            _prepare(loaded, rivals, options, dialogues, folder, dtype, notes)
+            _prepare(loaded, rivals, options, dialogues, folder, conditions, notes)
         with _bar(notes, len(keys), sum(key in folder.results for key in keys)) as show:
             found = run_benchmark(groups, entrants, folder, conditions, on_result=show)
         results += found
         remarks += left_out_remarks(keys, found, target.context_limit)
     return Measured(
+        dtype=dtype,
         results=results,
         differences=find_differences(target, dialogues, results),
         remarks=[*remarks, *load_remarks(results)],
@@ -171,22 +198,24 @@ def _prepare(
     options: BenchOptions,
     dialogues: Mapping[str, Sequence[Dialogue]],
     folder: ResultsFolder,
-    dtype: str,
+    conditions: Conditions,
     notes: Console,
 ) -> None:
     """Warm everything up, and find out once what a pass costs and how the target spells."""
-    prompt = next(iter(dialogues.values()))[0].tokens([]) or []
+    firsts = [dialogue.tokens([]) or [] for each in dialogues.values() for dialogue in each]
+    firsts = firsts[: conditions.batch_size]
     entrants = entrants_of(loaded, rivals, options)  # not those that are measured, which would learn from it
-    seconds = warm_up(prompt, [entrant.method for entrant in entrants])
+    seconds = warm_up(firsts, [entrant.method for entrant in entrants])
     notes.print(f"warm-up took {seconds:.1f} s and does not count")
     folder.note("warm_up_seconds", folder.notes.get("warm_up_seconds", 0.0) + seconds)
-    costs = folder.notes.get("costs", {})
+    costs, dtype = folder.notes.get("costs", {}), conditions.dtype
     if dtype not in costs:
         counts = sorted({*NUM_NODES, *(count for rival in rivals for count in rival.node_counts if count != AUTO)})
         costs[dtype] = measure_pass_cost(loaded.target, num_nodes=counts).as_dict()
         folder.note("costs", costs)
     if "fertility" not in folder.notes:
         folder.note("fertility", fertility_lines(loaded))
+    folder.note("sittings", [*folder.notes.get("sittings", []), time.time()])
     folder.note("started", folder.notes.get("started", time.strftime("%Y-%m-%dT%H:%M:%S%z")))
 
 

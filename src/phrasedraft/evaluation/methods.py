@@ -175,7 +175,7 @@ class Drafting:
         """The greedy answer to a prompt."""
         stopping = Stopping(max_new_tokens=max_new_tokens)
         passes: list[list[int]] = []
-        first_at = None
+        first_at, ended_in_draft = None, False
         started = time.perf_counter()
         stream = Stream(
             self._decoder, prompt, GREEDY, stopping, logprobs=False, session=None, show=self._show is not None
@@ -189,7 +189,10 @@ class Drafting:
                 passes.append([])
             if piece.was_drafted:
                 passes[-1].append(piece.token)
+            ended_in_draft = piece.was_drafted
         seconds = time.perf_counter() - started
+        if ended_in_draft:  # the token a text ends on is its pass' own one, also where it had been drafted
+            passes[-1].pop()
         result = stream.result
         return Answer(
             tokens=result.tokens,
@@ -204,9 +207,9 @@ class Drafting:
 class PlainLoop(Drafting):
     """Our own loop without drafts, one prompt at a time or as a batch that rows leave when they are done."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, name: str = PLAIN) -> None:
         assert not decoder.num_draft_tokens
-        super().__init__(decoder, PLAIN)
+        super().__init__(decoder, name)
 
     def answer_batch(self, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[Answer]:
         """The greedy answers."""

@@ -55,8 +55,9 @@ class Comparison:
 
     @property
     def failures(self) -> list[str]:
-        """What got worse by more than the tolerance allows, a sentence for each."""
-        return [f"{_named(line.key)}: {failure}" for line in self.lines for failure in line.failures]
+        """What got worse by more than the tolerance allows or is there no more, a sentence for each."""
+        worse = [f"{_named(line.key)}: {failure}" for line in self.lines for failure in line.failures]
+        return worse + [f"{_named(key)}: was not measured again" for key in self.only_before]
 
     def tables(self) -> list[tuple[Row, list[Row]]]:
         """What there is to show, each a header and its rows: figures, lines of one side only, and what got worse."""
@@ -89,8 +90,9 @@ def compare(before: Path, after: Path, tolerance: float) -> Comparison:
     """Compare two benchmarks, each a `results.parquet` or the folder it is in.
 
     A line fails where its speed-up over `generate()` or its tokens per pass fell by more than the share `tolerance` of
-    what it was, where its share of identical answers fell at all, and where one of these figures is there no more.
-    Seconds are never compared: the two may come from different machines.
+    what it was, where its share of identical answers fell at all, and where one of these figures, or the whole line, is
+    there no more. Intervals are not looked at: give a tolerance above the noise of a run. Seconds are never compared:
+    the two may come from different machines.
     """
     if not 0 <= tolerance < 1:
         raise OptionError(
@@ -160,7 +162,8 @@ def _places(before: Provenance, after: Provenance) -> list[str]:
         ("machine", before.machine, after.machine),
         ("settings", before.settings, after.settings),
     ):
-        changed = [key for key in dict.fromkeys((*earlier, *later)) if earlier.get(key) != later.get(key)]
+        names = (name for name in dict.fromkeys((*earlier, *later)) if name != "output")
+        changed = [key for key in names if earlier.get(key) != later.get(key)]
         if changed:
             remarks.append(f"the {name} differ in {', '.join(f'`{key}`' for key in changed)}")
     return remarks

@@ -43,13 +43,13 @@ class ResultsFolder:
         replace_file(self._run_path, text.encode())
 
     def forget_disturbed(self, most_load: float) -> int:
-        """Let answers be measured again during which other programs kept more cores busy; how many those are.
+        """Let turns be measured again in which other programs kept more cores busy; how many those are.
 
-        Their lines stay in the file, and later ones of the same key count in their place.
+        All methods of a turn, so that they stay paired in time. Their lines stay in the file, and later ones of the
+        same key count in their place.
         """
-        disturbed = [key for key, result in self.results.items() if (result.other_load or 0.0) > most_load]
-        for key in disturbed:
-            del self.results[key]
+        disturbed = {_turn(result) for result in self.results.values() if (result.other_load or 0.0) > most_load}
+        self.results = {key: result for key, result in self.results.items() if _turn(result) not in disturbed}
         return len(disturbed)
 
     def add(self, results: Sequence[Result]) -> None:
@@ -63,6 +63,10 @@ class ResultsFolder:
         self.results |= {result.key: result for result in results}
 
 
+def _turn(result: Result) -> tuple[str, str, str, int, int]:
+    return result.prompt_set, result.group, result.dtype, result.batch_size, result.turn
+
+
 def _read_run(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the folder says of its run; refuses to mix two."""
     if not path.is_file():
@@ -73,7 +77,7 @@ def _read_run(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"`{path}` is no benchmark's: {error}", hint="give another folder with `-o`") from error
     for name, value in settings.items():
-        if begun.get(name) != value:
+        if name in begun and begun[name] != value:
             raise OptionError(
                 f"`{path.parent}` holds results for `{name}` = `{begun.get(name)}`, this run has `{value}`",
                 hint="give another folder with `-o`, or the same options to go on",

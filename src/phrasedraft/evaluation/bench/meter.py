@@ -13,6 +13,7 @@ import torch
 
 RAPL = Path("/sys/class/powercap")
 """Where Linux exposes the energy counters of the processor's packages, in microjoules."""
+ENERGY, RANGE = "energy_uj", "max_energy_range_uj"
 
 BUSY = ("user", "nice", "system", "irq", "softirq", "steal", "interrupt", "dpc")
 """Kinds of processor time that are work, as psutil names them on any system; a guest's time is counted under `user`."""
@@ -45,7 +46,7 @@ class Meter:
             import psutil
 
             self._psutil = psutil
-        self._counters = sorted(RAPL.glob("intel-rapl:?/energy_uj"))
+        self._zones = _packages()
         self._started = 0.0
         self._busy: float | None = None
         self._energy: list[int] | None = None
@@ -65,7 +66,7 @@ class Meter:
             load_average=os.getloadavg()[0],
             other_load=None if busy is None or self._busy is None else max((busy - self._busy) / seconds, 0.0),
             peak_bytes=_peak_bytes(),
-            energy_joules=_joules(self._energy, energy),
+            energy_joules=self._joules(self._energy, energy),
         )
 
     def _others(self) -> float | None:
@@ -81,17 +82,39 @@ class Meter:
     def _microjoules(self) -> list[int] | None:
         """Every package's counter; None where there is none, or it may not be read."""
         try:
-            return [int(path.read_text()) for path in self._counters] or None
+            return [int((zone / ENERGY).read_text()) for zone in self._zones] or None
         except (OSError, ValueError):
             return None
 
+    def _joules(self, before: list[int] | None, after: list[int] | None) -> float | None:
+        """What the counters rose by; of one that began again at zero it has to be known how far it counts."""
+        if before is None or after is None or len(before) != len(after):
+            return None
+        rises = [late - early for early, late in zip(before, after, strict=True)]
+        for place, zone in enumerate(self._zones):
+            if rises[place] < 0:
+                try:
+                    rises[place] += int((zone / RANGE).read_text())
+                except (OSError, ValueError):
+                    return None
+        return None if min(rises) < 0 else sum(rises) / 1e6
 
-def _joules(before: list[int] | None, after: list[int] | None) -> float | None:
-    """What the counters rose by; None where one began again at zero."""
-    if before is None or after is None or len(before) != len(after):
-        return None
-    rises = [late - early for early, late in zip(before, after, strict=True)]
-    return None if min(rises) < 0 else sum(rises) / 1e6
+
+def _packages() -> list[Path]:
+    """The zones that count a processor's package, whose parts and whose whole machine have zones of their own."""
+    found = []
+    for zone in sorted(RAPL.glob("intel-rapl:*")):
+        try:
+            if (zone / "name").read_text().startswith("package"):
+                found.append(zone)
+        except OSError:
+            continue
+    return found
+
+
+def has_locked_counters() -> bool:
+    """Whether there are counters of energy that this user may not read."""
+    return any((zone / ENERGY).exists() and not os.access(zone / ENERGY, os.R_OK) for zone in _packages())
 
 
 def _clear_peak() -> None:

@@ -50,7 +50,9 @@ READING_HELP = (
     ("ms/pass", "time of our own loop per pass of the target; in it `draft` proposes, `verify` runs the target, `keep` "
      "commits to the cache, `other` is the rest"),
     ("prompt s", "seconds spent reading prompts, all answers together"),
-    ("peak MB", "most memory the process held (10^6 bytes), every loaded model in it"),
+    ("peak MB", "most memory the process held (10^6 bytes), every loaded model in it, and what was freed but kept"),
+    ("what learns", "sources beside a head, token recycling and the choice of nodes learn from prompt to prompt and "
+     "set to set, in the order of the run; a single answer in a new process begins with nothing"),
     ("J/token", "energy per generated token by the machine's counters; - where it has none"),
 )  # fmt: skip
 
@@ -118,8 +120,13 @@ def _sentences(summaries: Sequence[Summary]) -> str:
 
 
 def summary_sentence(summaries: Sequence[Summary]) -> str:
-    """What one set comes to, in a sentence: the fastest method, and whether texts are those of `generate()`."""
+    """What one set comes to, in a sentence: the fastest method, and whether texts are those of `generate()`.
+
+    Of methods that answered fewer prompts than others nothing is said.
+    """
     raced = [each for each in summaries if each.over_generate is not None]
+    most = max((each.over_generate.num_prompts for each in raced if each.over_generate), default=0)
+    raced = [each for each in raced if each.over_generate and each.over_generate.num_prompts == most]
     others = [each for each in summaries if each.method != GENERATE]
     num_identical, num_compared = sum(e.num_identical for e in others), sum(e.num_compared for e in others)
     texts = f"{num_identical:,} of {num_compared:,} answers are identical to those of `generate()`."

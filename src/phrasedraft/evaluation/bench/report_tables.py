@@ -1,6 +1,6 @@
 """The tables of a benchmark's report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from phrasedraft.evaluation.bench.markdown import Row, markdown_table, number
@@ -108,7 +108,7 @@ def headline_table(
     """The table for a README: methods by prompt sets, the speed-up over `generate()` and tokens per pass.
 
     `methods` are those to show, in that order (default: all but `generate()`), `conditions` a dtype and batch size
-    (default: those with the most answers).
+    (default: those with the most answers). A method that gave fewer answers than others says how many.
     """
     summaries = summarize(results, provenance.differences, provenance.drafters)
     return headline(summaries, methods=methods, conditions=conditions)
@@ -127,9 +127,22 @@ def headline(
         list(methods) if methods is not None else [name for name in _distinct(m for m, _ in cells) if name != GENERATE]
     )
     sets = _distinct(prompt_set for _, prompt_set in cells)
-    rows = [(name, *(_headline_cell(cells.get((name, prompt_set))) for prompt_set in sets)) for name in names]
+    most = {each: max(cell.num_answers for (_, of), cell in cells.items() if of == each) for each in sets}
+    rows = [
+        (
+            _labelled(name, [cells[name, each] for each in sets if (name, each) in cells], most),
+            *(_headline_cell(cells.get((name, each))) for each in sets),
+        )
+        for name in names
+    ]
     titles = ["all sets" if prompt_set == POOLED else prompt_set for prompt_set in sets]
     return markdown_table(("method", *titles), rows)
+
+
+def _labelled(name: str, cells: Sequence[Summary], most: Mapping[str, int]) -> str:
+    """A method's name, and how many answers it gave where others gave more."""
+    fewer = [cell for cell in cells if cell.num_answers < most[cell.prompt_set]]
+    return f"{name} ({fewer[-1].num_answers} answers)" if fewer else name
 
 
 def fertility_table(fertility: Sequence[dict[str, Any]]) -> str:

@@ -21,11 +21,11 @@ NUM_WARM_UP_TOKENS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Dialogues that are answered in one call, turn by turn; one at batch size 1. `index` counts them within a set."""
+    """Dialogues that are answered in one call, turn by turn; one at batch size 1. `start` is the first one's place."""
 
     prompt_set: str
     name: str
-    index: int
+    start: int
     dialogues: tuple[Dialogue, ...]
 
     @property
@@ -43,7 +43,7 @@ class Entrant:
 
     def answers(self, group: Group) -> bool:
         """Whether the method takes part in a group."""
-        return self.limit is None or group.index * len(group.dialogues) < self.limit
+        return self.limit is None or group.start < self.limit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ def make_groups(sets: Mapping[str, Sequence[Dialogue]], batch_size: int) -> list
             Group(
                 prompt_set=name,
                 name=dialogues[start].answer_ids[0],
-                index=start // batch_size,
+                start=start,
                 dialogues=tuple(dialogues[start : start + batch_size]),
             )
             for start in range(0, len(dialogues), batch_size)
@@ -222,11 +222,11 @@ def _categories(passes: Iterable[Sequence[int]], pieces: TokenPieces | None) -> 
     return counts
 
 
-def warm_up(prompt: Sequence[int], methods: Iterable[Method]) -> float:
-    """Let every method answer once, shortly; returns the seconds that took, which count nowhere."""
+def warm_up(prompts: Sequence[Sequence[int]], methods: Iterable[Method]) -> float:
+    """Let every method answer once, shortly, as many prompts together as later; the seconds that took count nowhere."""
     started = time.perf_counter()
     for method in methods:
-        method.answer(prompt, NUM_WARM_UP_TOKENS)
+        _answers(method, prompts, NUM_WARM_UP_TOKENS)
     return time.perf_counter() - started
 
 

@@ -169,7 +169,7 @@ def _words_findings(evidence: Evidence, paper_set: PaperSet, arm: Arm) -> list[s
         f"{paper_set.name}: a landing of `{other.method}` banks {other.banked.value / arm.banked.value:.2f} times as "
         f"many tokens as one of `{arm.method}`, and {other.landing.value / arm.landing.value:.2f} times as many passes "
         "land."
-        for other in evidence.nearest(paper_set)
+        for other in evidence.arms(paper_set)
         if (other.dtype, other.num_draft_tokens) == place
         and other.banked is not None
         and other.landing is not None

@@ -1,5 +1,6 @@
 """What a run measured of what the paper speaks of: its phrase heads and its word drafter, set by set."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +15,8 @@ from phrasedraft.evaluation.bench.summary import Summary
 COMPARABLE = "comparable"
 NOT_MEASURED = "not measured in this run"
 ARITHMETIC = "the paper's own figures"
+PHRASE_HEAD = "phrase-head"
+"""What a run says of the paper's kind of head (`kind`)."""
 PHRASES, WORDS, OTHER = "phrases", "words", "other"
 """What a drafter drafts, as far as the paper speaks of it."""
 
@@ -144,12 +147,15 @@ class Evidence:
         return self._summaries.get((arm.prompt_set, arm.method, arm.dtype, self.paper.batch_size))
 
     def kind(self, drafter: str) -> str:
-        """What a drafter drafts: by what the run says of it (`kind`), else by its name and whether it has weights."""
+        """What a drafter drafts: by what the run says of it (`kind`), else by its name and whether it has weights.
+
+        The paper speaks of phrase heads alone: what several drafters propose together, or a chain, is something else.
+        """
         facts = self.provenance.drafters.get(drafter, {})
-        if "words" in drafter:
+        if "+" in drafter or facts.get("kind", PHRASE_HEAD) != PHRASE_HEAD:
+            return OTHER
+        if re.search(r"\bwords\b", drafter):
             return WORDS
-        if "kind" in facts:
-            return PHRASES if str(facts["kind"]).startswith("phrase") else OTHER
         return PHRASES if facts.get("parameters") and "chain" not in drafter else OTHER
 
     def verdict(self, *, hardware: bool = False, arm: Arm | None = None, more: Sequence[str] = ()) -> str:

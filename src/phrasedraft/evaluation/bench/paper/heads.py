@@ -54,7 +54,7 @@ def heads_table(evidence: Evidence) -> PaperTable:
 
 def _pairs(evidence: Evidence) -> list[tuple[Arm, Arm]]:
     """Arms of two heads on GSM8K, the smaller one first, that differ in nothing but the head."""
-    arms = sorted(evidence.nearest(GSM8K), key=lambda arm: _parameters(evidence, arm))
+    arms = sorted(evidence.arms(GSM8K), key=lambda arm: _parameters(evidence, arm))
     return [
         (small, large)
         for small, large in combinations(arms, 2)
