@@ -44,9 +44,9 @@ def make_head(kind=PhraseChain, phrases=PHRASES, settings=SETTINGS):
 @torch.no_grad()
 def test_a_row_is_made_of_the_last_token_the_one_before_and_its_own():
     output = make_rows()
-    vectors = SyntheticTarget().embed(torch.tensor([0, 5, 9, 30])).float()  # padding counts as token 0
+    vectors = SyntheticTarget().embed(torch.tensor([5, 9, 30])).float()
     vectors = vectors - vectors.mean(dim=0)
-    vectors = dict(zip((0, 5, 9, 30), vectors / vectors.square().sum(dim=1).mean().sqrt(), strict=True))
+    vectors = dict(zip((5, 9, 30), vectors / vectors.square().sum(dim=1).mean().sqrt(), strict=True))
     for entry, phrase in enumerate(PHRASES):
         row = vectors[phrase[-1]] @ output.maps[len(phrase) - 1]
         if len(phrase) > 1:

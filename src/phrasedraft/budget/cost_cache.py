@@ -11,6 +11,7 @@ import torch
 
 from phrasedraft.budget import MOST_NODES
 from phrasedraft.budget.cost import PassCost, measure_pass_cost
+from phrasedraft.errors import DataError
 from phrasedraft.target.embedded import cache_folder
 from phrasedraft.target.model import TransformersTarget
 from phrasedraft.target.streamed import processor
@@ -92,5 +93,5 @@ def _write(file: Path, kept: dict[str, Any]) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, json.dumps(kept, indent=1).encode())
-    except OSError:
+    except (OSError, DataError):
         return

@@ -22,6 +22,10 @@ def mine(
         typer.Option("--set", help="Change a setting: `method=spans`, `num_phrases=32000`; repeat it for more."),
     ] = None,
     num_top: Annotated[int, typer.Option("--top", min=0, help="How many phrases to list.")] = 20,
+    held_out_share: Annotated[
+        float,
+        typer.Option(min=0, max=0.99, help="The share of answers that `train` will hold out and that are not mined."),
+    ] = 0.05,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub id.")] = None,
     trust_remote_code: Annotated[
         bool, typer.Option("--trust-remote-code", help="Run code that comes with the target.")
@@ -42,6 +46,7 @@ def mine(
         output,
         settings or [],
         num_top=num_top,
+        held_out_share=held_out_share,
         revision=revision,
         trust_remote_code=trust_remote_code,
         as_json=as_json,

@@ -23,6 +23,7 @@ from phrasedraft.evaluation.prompts import prompt_path
 from phrasedraft.evaluation.replay import RecordedAnswer
 from phrasedraft.target import TransformersTarget
 from phrasedraft.training.traces import check_traces, collect_traces, read_traces
+from phrasedraft.whole_file import make_folder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +65,14 @@ def _unseen(corpus: Corpus, drafter: Drafter, notes: Console) -> Sequence[Answer
     if head is None:
         return corpus.answers
     provenance = head.config.provenance
-    if corpus.sha256 not in {part.get("sha256") for part in provenance.get("data", [])}:
+    data = provenance.get("data", [])
+    if corpus.sha256 not in {part.get("sha256") for part in data}:
+        if corpus.name in {part.get("name") for part in data}:
+            notes.print(
+                f"the head was trained on another file called `{escape(corpus.name)}`; all {len(corpus.answers)} "
+                "answers of this one are replayed: if it holds the same answers, expect too good figures",
+                soft_wrap=True,
+            )
         return corpus.answers
     settings = provenance.get("settings", {})
     share = settings.get("replay", settings).get("held_out_share")  # heads from before recipes had no section for it
@@ -110,7 +118,7 @@ def generate_set(
     settings = DistillSettings(max_new_tokens=max_new_tokens, template=template)
     identity = [prompts.sha256, limit, max_new_tokens, template.system_prompt, template.thinking, _target_key(target)]
     folder = work / f"{prompts.name}-{_digest(identity)}"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "work folder")
     corpus = distill(target, prompts, settings, folder / f"{prompts.name}.jsonl", console=notes)
     return AnswerSet(name=corpus.name, sha256=corpus.sha256, max_new_tokens=max_new_tokens, answers=corpus.answers)
 

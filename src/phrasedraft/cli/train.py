@@ -1,7 +1,9 @@
 """`phrasedraft train`: a head from phrases and answers that exist; traces that exist are used again."""
 
+import json
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -42,12 +44,14 @@ def train(
     overrides = [*(settings or []), *([f"training.max_steps={max_steps}"] if max_steps else [])]
     resolved = with_overrides(FitSettings(), overrides)
     vocabulary = PhraseVocabulary.load(phrases)
+    mined = json.loads(PhraseVocabulary.provenance(phrases).get("settings", "{}"))
+    resolved = replace(resolved, vocabulary=replace(resolved.vocabulary, **mined))
     result = fit(
         load_target_quietly(target, LoadOptions(dtype=dtype, device=device)),
         corpus,
         output,
         resolved,
-        work=work or output.with_name(output.name + ".work"),
+        work=work or output.absolute().with_name(output.absolute().name + ".work"),
         command=shlex.join(["phrasedraft", *sys.argv[1:]]),
         vocabulary=vocabulary,
         console=note_console(),

@@ -56,10 +56,14 @@ def read_corpora(paths: Sequence[Path]) -> list[Corpus]:
         answers = tuple(_parse(path, _unpack(path, data)))
         if not answers:
             raise DataError(f"there are no answers in `{path}`", hint=EXPECTED)
-        name = path.name.removesuffix(".gz").removesuffix(".jsonl")
-        corpora.append(Corpus(name=name, sha256=hashlib.sha256(data).hexdigest(), answers=answers))
+        corpora.append(Corpus(name=corpus_name(path), sha256=hashlib.sha256(data).hexdigest(), answers=answers))
     _refuse_duplicates([answer for corpus in corpora for answer in corpus.answers])
     return corpora
+
+
+def corpus_name(path: Path) -> str:
+    """What the answers in a file are called."""
+    return path.name.removesuffix(".gz").removesuffix(".jsonl")
 
 
 def _read(path: Path) -> bytes:
@@ -86,10 +90,10 @@ def _parse(path: Path, text: str) -> list[Answer]:
             continue
         try:
             answers.append(_answer(json.loads(line)))
-        except json.JSONDecodeError as error:
-            raise DataError(f"`{path}` line {number} is not JSON: {error}", hint=EXPECTED) from error
         except DataError as error:
             raise DataError(f"`{path}` line {number}: {error}", hint=EXPECTED) from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"`{path}` line {number} is not JSON: {error}", hint=EXPECTED) from error
     return answers
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from phrasedraft.errors import DataError
-from phrasedraft.whole_file import replace_file
+from phrasedraft.whole_file import make_folder, replace_file
 
 ELSEWHERE = "write to another place, or delete this file and its recipe to start anew"
 NOT_COMPARED = frozenset({"date"})
@@ -46,7 +46,7 @@ class BlockFile:
         if found is not None and not differing:
             self.recipe = found
         self.records, self._left_out, self.num_blocks, whole = _whole_blocks(path, data)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         if is_new:
             replace_file(self.recipe_path, (json.dumps(self.recipe, indent=2, ensure_ascii=False) + "\n").encode())
         self.was_cut = whole < len(data)

@@ -170,7 +170,19 @@ def _list(value: Any, name: str) -> list[Any]:
 def _text(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise DataError(f"{what} is `{_short(value)}`, it must be a text that is not empty")
-    return value
+    return _whole(value, what)
+
+
+def _whole(text: str, what: str) -> str:
+    """Refuse half of a character, as a text that was cut between the two may hold: no tokenizer takes it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{what} holds half of a character (`{text[error.start]!a}` at {error.start})",
+            hint="it was cut there; cut texts between characters, or leave the line out",
+        ) from error
+    return text
 
 
 def _message(value: Any) -> Message:
@@ -186,7 +198,7 @@ def _message(value: Any) -> Message:
     content = value.get(content_key)
     if not isinstance(content, str) or (role == "user" and not content.strip()):
         raise DataError(f"a message of `{speaker}` has `{content_key}` `{_short(content)}`, it must be a text")
-    return Message(role=role, content=content)
+    return Message(role=role, content=_whole(content, f"a message of `{speaker}`"))
 
 
 def _opening(messages: list[Message]) -> tuple[Message, ...]:

@@ -67,7 +67,8 @@ class ComposedOutput(nn.Module):
         places = (lengths - 1).clamp(max=MOST_PLACES - 1)
         tokens = vocabulary.to_tensor().long()
         entries = torch.arange(len(lengths))
-        self._known, index = torch.unique(tokens, return_inverse=True)  # padding is known too, as the first
+        self._known = torch.unique(tokens[tokens >= 0])
+        index = torch.searchsorted(self._known, tokens.clamp(min=0))  # of padding nothing is asked
         self._sizes = torch.bincount(places, minlength=1).tolist()
         for name, buffer in {
             "table": torch.zeros(0, hidden_size),
@@ -92,8 +93,7 @@ class ComposedOutput(nn.Module):
 
     def attach(self, embed: Embed) -> None:
         """Read the embeddings of the tokens in entries, evened out: of mean 0, and of length 1 in the mean."""
-        known = self._known.clamp(min=0).to(self.bias.device)
-        table = embed(known).detach().to(self.bias.device, torch.float32).clone()
+        table = embed(self._known.to(self.bias.device)).detach().to(self.bias.device, torch.float32).clone()
         table -= table.mean(dim=0)
         self.table = (table / table.square().sum(dim=1).mean().sqrt().clamp(min=1e-9)).to(self.bias.dtype)
 

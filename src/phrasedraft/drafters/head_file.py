@@ -25,7 +25,7 @@ from phrasedraft.drafters.head_config import (
     parse_config,
 )
 from phrasedraft.errors import HeadFileError
-from phrasedraft.whole_file import replace_file
+from phrasedraft.whole_file import make_folder, replace_file
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -39,7 +39,7 @@ def default_head_path() -> Path:
 
 def write(folder: Path, config: HeadConfig, tensors: dict[str, Tensor]) -> None:
     """Write both files; a reader meets the old head, the new head or a refusal, never a mixture."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "head")
     data = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata={"format": "pt"})
     envelope = describe_config(config, tensors[PHRASES].shape)
     envelope |= {"sha256": {WEIGHTS: hashlib.sha256(data).hexdigest()}, "provenance": config.provenance}

@@ -44,10 +44,7 @@ class PhraseChain(TrainedHead):
     scorer_class = ChainScorer
 
     def __init__(self, *, scorer: ChainScorer, vocabulary: PhraseVocabulary, config: HeadConfig) -> None:
-        if not _is_closed(vocabulary):
-            raise OptionError(
-                "a phrase chain needs every beginning of an entry among the entries", hint="mine with `close_prefixes`"
-            )
+        check_closed(vocabulary)
         super().__init__(scorer=scorer, vocabulary=vocabulary, config=config)
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         parents = self.normaliser.parents.tolist()
@@ -59,7 +56,7 @@ class PhraseChain(TrainedHead):
     @classmethod
     def check_entries(cls, vocabulary: PhraseVocabulary, folder: Path) -> None:
         """Refuse entries whose beginnings are missing."""
-        if not _is_closed(vocabulary):
+        if not is_closed(vocabulary):
             raise HeadFileError(
                 f"`{head_file.PHRASES}` in `{folder / head_file.WEIGHTS}` lacks beginnings of its phrases",
                 hint="take the folder from where it came again",
@@ -176,6 +173,14 @@ class _Draft:
         )
 
 
-def _is_closed(vocabulary: PhraseVocabulary) -> bool:
+def check_closed(vocabulary: PhraseVocabulary) -> None:
+    """Refuse entries that a phrase chain cannot have."""
+    if not is_closed(vocabulary):
+        raise OptionError(
+            "a phrase chain needs every beginning of an entry among the entries", hint="mine with `close_prefixes`"
+        )
+
+
+def is_closed(vocabulary: PhraseVocabulary) -> bool:
     """Whether every beginning of a phrase is a phrase."""
     return bool((vocabulary.trie.phrase_ids >= 0).all()) if len(vocabulary) else True

@@ -24,7 +24,7 @@ class RememberingScorer(PhraseScorer):
     def __init__(self, scorer: PhraseScorer) -> None:
         nn.Module.__init__(self)  # the weights are those of `scorer`, so none are made
         self.scorer = scorer
-        self.output = scorer.output
+        self.enter, self.output = scorer.enter, scorer.output
         self._known: dict[bytes, Tensor] = {}
         self._num_bytes = 0
         self.num_scored = 0

@@ -147,13 +147,6 @@ class TransformersTarget:
             [features.select(tuple(state[row : row + 1] for state in states)) for row in range(len(input_ids))]
         )
 
-    @torch.inference_mode()
-    def next_logits(self, states: Float[Tensor, "row hidden"]) -> Float[Tensor, "row vocab"]:
-        """What the language-model head makes of final hidden states, before anything a model does to its logits."""
-        head = self.model.get_output_embeddings()
-        logits: Tensor = head(states.to(self.device, self.model.dtype))
-        return logits
-
     def encode(self, text: str) -> list[int]:
         """The token ids of a plain prompt, special tokens as the tokenizer adds them."""
         return list(self._require_tokenizer("encode text")(text)["input_ids"])

@@ -1,10 +1,12 @@
 """The README beside a head: what it is for, where it comes from, what it does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from phrasedraft.drafters.head import Head
 from phrasedraft.drafters.head_config import PHRASE, PHRASE_CHAIN, TOKEN_CHAIN
+from phrasedraft.training.overlap import NUM_TOKENS
 from phrasedraft.whole_file import replace_file
 
 TITLES: dict[str, str] = {PHRASE: "Phrase head", TOKEN_CHAIN: "Token chain", PHRASE_CHAIN: "Phrase chain"}
@@ -33,7 +35,6 @@ def card(head: Head) -> str:
     )
     versions = ", ".join(f"{name} {number}" for name, number in provenance.get("versions", {}).items())
     return f"""---
-license: apache-2.0
 library_name: phrasedraft
 base_model: {config.target_name}
 ---
@@ -46,7 +47,7 @@ A draft head for phrasedraft: {ENTRIES[config.kind](head)},
 next; the target decides every token. It works with this target only (hidden size
 {config.target_hidden_size}, {config.target_vocab_size:,} tokens).
 
-Licence: Apache-2.0. The training data are the target's own answers; no evaluation prompt was used.
+The training data are the answers in the files below{_overlap(provenance)}.
 
 ## Made with
 
@@ -75,4 +76,17 @@ def _figures(head: Head) -> str:
         f"{line['passes']:,} |"
         for name, table in head.config.provenance.get("held_out", {}).items()
         for nodes, line in table.items()
+    )
+
+
+def _overlap(provenance: Mapping[str, Any]) -> str:
+    """How many prompts they were given to share text with the bundled evaluation prompts, where that was counted."""
+    found = provenance.get("overlap")
+    if found is None:
+        return ""
+    shared = sum(found.values())
+    return (
+        f"; {shared:,} of their prompts share {NUM_TOKENS} tokens in a row with a bundled evaluation prompt"
+        if shared
+        else f"; none of their prompts shares {NUM_TOKENS} tokens in a row with a bundled evaluation prompt"
     )

@@ -22,11 +22,10 @@ UNKNOWN = -2
 class ChainExamples(Examples):
     """One row per draft that could be made, with the entry of each of the next tokens, `OUTSIDE` or `UNKNOWN`.
 
-    What follows an `OUTSIDE` is `UNKNOWN`. `last` is the last row of the same answer.
+    What follows an `OUTSIDE` is `UNKNOWN`.
     """
 
     following: Int[Tensor, "row step"]
-    last: Int[Tensor, " row"]
 
 
 def make_chain_examples(
@@ -42,12 +41,7 @@ def make_chain_examples(
         for trace in traces
         if len(trace.tokens) > 1
     ]
-    lengths = np.array([len(each) for each in rows])
-    return ChainExamples(
-        **vars(examples),
-        following=torch.from_numpy(np.concatenate(rows)),
-        last=torch.from_numpy(np.repeat(np.cumsum(lengths) - 1, lengths)),
-    )
+    return ChainExamples(**vars(examples), following=torch.from_numpy(np.concatenate(rows)))
 
 
 def _following(entries: Int64[np.ndarray, " token"], is_over: bool, num_steps: int) -> Int64[np.ndarray, "row step"]:

@@ -49,17 +49,14 @@ class ChainLearner(StepLearner):
         assert isinstance(scorer, ChainScorer)
         assert isinstance(examples, ChainExamples)
         total, states, following = trunk.new_zeros(()), trunk, examples.following[rows]
-        places, last = rows, examples.last[rows]
         for step in range(self.num_steps):
             entries = following[:, step]
             share = len(entries) / len(rows)
-            soft = examples.soft_labels(torch.where(places <= last, places, -1))
-            total = total + share * self._loss(scorer, states, entries.clamp(min=-1), entries == UNKNOWN, soft)
+            total = total + share * self._loss(scorer, states, entries.clamp(min=-1), entries == UNKNOWN)
             goes_on = entries >= 0
             if step == self.num_steps - 1 or not bool(goes_on.any()):
                 break
             states, following = scorer.advance(states[goes_on], entries[goes_on]), following[goes_on]
-            places, last = places[goes_on] + 1, last[goes_on]
         return total
 
     @torch.inference_mode()

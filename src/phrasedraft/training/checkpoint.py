@@ -80,9 +80,9 @@ def save_checkpoint(path: Path, key: RunKey, state: RunState) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # on a full disk torch raises the latter over the former
         raise DataError(
-            f"checkpoint `{path}` cannot be written: {error.strerror}",
+            f"checkpoint `{path}` cannot be written: {getattr(error, 'strerror', None) or error}",
             hint="make room and run the same command again; it goes on from the checkpoint before",
         ) from error
     finally:

@@ -55,6 +55,7 @@ def trace_corpora(
         sides = [is_held_out(trace.answer, held_out_share, seed) for trace in found]
         train = [trace for trace, held_out in zip(found, sides, strict=True) if not held_out]
         data.append(TracedCorpus(corpus, train, [trace for trace, out in zip(found, sides, strict=True) if out]))
+    _name_leaks(data, console)
     num_train, num_held_out = sum(len(part.train) for part in data), sum(len(part.held_out) for part in data)
     if not num_train or not num_held_out:
         raise DataError(
@@ -62,3 +63,16 @@ def trace_corpora(
             hint="give a larger corpus or another `held_out_share`",
         )
     return data
+
+
+def _name_leaks(data: Sequence[TracedCorpus], console: Console) -> None:
+    """Say how many held-out answers are to prompts that are trained on as well: what is judged was then seen."""
+    trained = {trace.answer.prompt for part in data for trace in part.train}
+    held_out = [trace.answer.prompt for part in data for trace in part.held_out]
+    number = sum(prompt in trained for prompt in held_out)
+    if number:
+        console.print(
+            f"{number:,} of {len(held_out):,} held-out answers are to prompts that are trained on too: expect too good "
+            "figures, or give each prompt once",
+            soft_wrap=True,
+        )

@@ -9,11 +9,11 @@ import torch
 
 from phrasedraft.corpus.answers import read_corpora
 from phrasedraft.corpus.prompts import read_prompts
-from phrasedraft.drafters.composed_output import MOST_PLACES, make_output
+from phrasedraft.drafters.composed_output import COMPOSED, MOST_PLACES, make_output
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.model import TransformersTarget
-from phrasedraft.training.fit_settings import TOKEN_CHAIN, FitSettings
+from phrasedraft.training.fit_settings import PHRASE_HEAD, TOKEN_CHAIN, FitSettings
 from phrasedraft.training.kinds import kind_of
 from phrasedraft.training.recipe import Recipe
 
@@ -83,13 +83,17 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
             num_scores, num_sampled + num_rows
         )  # beside the sample, what some row of the batch goes on with
     batch = num_rows * (width + num_scores) * 4
+    rows = settings.vocabulary.num_phrases * settings.training.trunk_width
+    extra = rows * (settings.head.num_steps if settings.head.kind != PHRASE_HEAD else 0)  # a gradient a step
+    if settings.head.rows == COMPOSED:  # the rows themselves, their gradient, and the embeddings they are made of
+        extra += 2 * rows + settings.vocabulary.num_phrases * target.identity.hidden_size
     return Estimate(
         num_answers=len(answers) + num_questions,
         num_tokens=num_tokens,
         trace_bytes=num_tokens * (2 * width + 4),
         trace_seconds=seconds / PROBE_TOKENS * num_read,
         head_parameters=parameters,
-        training_bytes=STEP_COPIES * 4 * parameters + BATCH_COPIES * batch,
+        training_bytes=STEP_COPIES * 4 * parameters + BATCH_COPIES * batch + 4 * extra,
     )
 
 

@@ -1,7 +1,7 @@
 """Training examples: for each row of a trace, the phrases its continuation begins with."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,7 +13,6 @@ from phrasedraft.errors import DataError
 from phrasedraft.phrases.matching import PhraseMatcher
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.rows import Piece, TraceRows
-from phrasedraft.training.teacher import SoftLabels
 from phrasedraft.training.traces import Trace
 
 
@@ -22,18 +21,13 @@ class Examples:
     """One row per draft that could be made: the target's state, the token it chose, and the longest phrase after it.
 
     The states stay on disk until a batch asks for them. `open_ended` marks rows whose phrase reaches the last known
-    token, so that a longer one may have been right. `soft` is there where the target's own shares are learnt.
+    token, so that a longer one may have been right.
     """
 
     hidden: TraceRows
     tokens: Int[Tensor, " row"]
     longest: Int[Tensor, " row"]
     open_ended: Bool[Tensor, " row"]
-    soft: SoftLabels | None = field(default=None, kw_only=True)
-
-    def soft_labels(self, rows: Int[Tensor, " batch"]) -> SoftLabels | None:
-        """What the target makes of the next tokens of some rows, where that is known; row -1 is none."""
-        return None if self.soft is None else self.soft.take(rows)
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -79,5 +73,8 @@ class EmbeddingTable:
         return cls(embed(known).detach().to("cpu", torch.float32), index)
 
     def __call__(self, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token hidden"]:
-        """The embedding of tokens the table knows."""
-        return self.rows[self.index[tokens]]
+        """The embedding of tokens the table knows; `IndexError` for others."""
+        places = self.index[tokens]
+        if len(places) and int(places.min()) < 0:
+            raise IndexError(f"token {int(tokens[places.argmin()])} has no row in this table of embeddings")
+        return self.rows[places]

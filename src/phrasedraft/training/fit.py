@@ -26,13 +26,13 @@ from phrasedraft.training.data import TracedCorpus, trace_corpora
 from phrasedraft.training.examples import EmbeddingTable
 from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
 from phrasedraft.training.fit_target import FitTarget
-from phrasedraft.training.guards import check_served
+from phrasedraft.training.guards import check_phrases, check_served
 from phrasedraft.training.kinds import kind_of
 from phrasedraft.training.learner import Learner
 from phrasedraft.training.origin import trained_template
+from phrasedraft.training.overlap import overlap
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.stages import Stages
-from phrasedraft.training.teacher import soft_labels
 from phrasedraft.training.traces import Trace
 from phrasedraft.training.trainer import Trainer
 
@@ -84,17 +84,23 @@ def fit(
         )
     train = _flat(part.train for part in data)
     if isinstance(target, Target):
-        share = check_served(target, train, features)
-        console.print(f"answers checked: {share:.0%} of the tokens are the target's first choice", soft_wrap=True)
+        for part in data:
+            share = check_served(target, part.train or part.held_out, features)
+            console.print(
+                f"answers of `{part.corpus.name}` checked: {share:.0%} of the tokens are the target's first choice",
+                soft_wrap=True,
+            )
+    shared = shared_prompts(target, data, console)
     with stages("mining"):
         vocabulary = (
             kind.choose(vocabulary, console) if vocabulary else kind.mine(target, train, settings.vocabulary, console)
         )
+        check_phrases(vocabulary, target.identity)
         vocabulary.save(work / PHRASES)
-    config = _config(target, data, corpus_paths, settings, command)
+    config = _config(target, data, corpus_paths, settings, command, shared)
     with stages("training"):
         learner = kind.learner(vocabulary, settings)
-        run = _Training(target, data, learner, config, settings, console)
+        run = _Training(target, data, learner, config, settings)
         scorer, history = run_epochs(run.trainer, run.replayed, work / CHECKPOINT, run.key, console)
     with stages("calibration"):
         temperature = learner.calibrate(scorer, run.validation, run.embedding)
@@ -114,6 +120,21 @@ def fit(
     return FitResult(head=head, replayed=tables, history=history, stages=stages)
 
 
+def shared_prompts(target: FitTarget, data: Sequence[TracedCorpus], console: Console) -> dict[str, int] | None:
+    """How many training prompts share text with each bundled evaluation set; None for a target without tokenizer."""
+    if target.tokenizer is None:
+        return None
+    counts = overlap(target.tokenizer, [answer.prompt for part in data for answer in part.corpus.answers])
+    for name, count in counts.items():
+        if count:
+            console.print(
+                f"{count:,} prompts share text with the evaluation set `{name}`: a head that learnt them may look too "
+                "good there",
+                soft_wrap=True,
+            )
+    return counts
+
+
 class _Training:
     """What a training run is made of: the examples, the trainer, and the replay that judges each epoch."""
 
@@ -124,16 +145,12 @@ class _Training:
         learner: Learner,
         config: HeadConfig,
         settings: FitSettings,
-        console: Console,
     ) -> None:
         train, held_out = _flat(part.train for part in data), _flat(part.held_out for part in data)
         examples, self.validation = (learner.examples(side, target.eos_token_ids) for side in (train, held_out))
         entries = learner.vocabulary.to_tensor().flatten().long()
         tokens = torch.cat([examples.tokens, self.validation.tokens, entries[entries >= 0]])
         self.embedding = EmbeddingTable.of(tokens, target.embed)
-        if settings.training.loss.soft:
-            labels = soft_labels(target, train, settings.traces.layers, learner.vocabulary, console)
-            examples = replace(examples, soft=labels)
         self.trainer = Trainer(examples, self.embedding, learner.vocabulary, settings.training, learner)
         self.key = run_key(asdict(config), learner.vocabulary.fingerprint)
         self._learner, self._config = learner, config
@@ -172,7 +189,12 @@ def _replay_all(
 
 
 def _config(
-    target: FitTarget, data: Sequence[TracedCorpus], paths: Sequence[Path], settings: FitSettings, command: str
+    target: FitTarget,
+    data: Sequence[TracedCorpus],
+    paths: Sequence[Path],
+    settings: FitSettings,
+    command: str,
+    shared: dict[str, int] | None,
 ) -> HeadConfig:
     """What the head is made for and from; the temperature is found later."""
     identity = target.identity
@@ -191,6 +213,7 @@ def _config(
             "settings": asdict(settings),
             "versions": {name: version(name) for name in ("phrasedraft", "torch", "transformers", "safetensors")}
             | {"python": platform.python_version()},
+            **({"overlap": shared} if shared is not None else {}),
             "data": [
                 {
                     "name": part.corpus.name,

@@ -70,8 +70,11 @@ class ReplaySettings:
     def __post_init__(self) -> None:
         if not 0 < self.held_out_share < 1:
             raise OptionError(f"`held_out_share` is {self.held_out_share}, it must lie between 0 and 1")
-        if not self.num_draft_tokens or self.max_answers < 1:
-            raise OptionError("`num_draft_tokens` may not be empty, `max_answers` must be 1 or more")
+        if not self.num_draft_tokens or min(self.num_draft_tokens) < 1 or self.max_answers < 1:
+            raise OptionError(
+                f"`num_draft_tokens` is {list(self.num_draft_tokens)} and `max_answers` {self.max_answers}: the first "
+                "must be numbers of 1 or more, the second 1 or more"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import torch
 
 from phrasedraft.errors import DataError
+from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.target.protocol import Target
+from phrasedraft.target.protocol import Target, TargetIdentity
 from phrasedraft.training.traces import MAX_DIFFERENCE, Trace
 from phrasedraft.tree.draft_tree import DraftTree
 
@@ -20,6 +21,16 @@ MAX_CHECKED_TOKENS = 24
 MIN_OWN_SHARE = 0.25
 """Fewer tokens than this share are what the target itself would say: the answers are somebody else's."""
 GREEDY_SHARE = 0.9
+
+
+def check_phrases(vocabulary: PhraseVocabulary, identity: TargetIdentity) -> None:
+    """Refuse phrases of tokens the target does not have."""
+    highest = int(vocabulary.phrase_tokens.max(initial=0))
+    if highest >= identity.vocab_size:
+        raise DataError(
+            f"the phrases hold token `{highest}`, target `{identity.name}` has tokens 0 to {identity.vocab_size - 1}",
+            hint="these are phrases of another target; mine them from this one's answers",
+        )
 
 
 @torch.inference_mode()

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.console import Console
 
@@ -77,4 +77,10 @@ def kind_of(settings: FitSettings) -> HeadKind:
     if settings.head.kind == PHRASE_HEAD and changed:
         names = ", ".join(f"`head.{name}`" for name in changed)
         warnings.warn(f"{names} has no effect on a phrase head, which has one step", stacklevel=2)
+    if settings.head.kind == TOKEN_CHAIN:
+        default = replace(VocabularySettings(), num_phrases=settings.vocabulary.num_phrases)
+        changed = [name for name, value in vars(default).items() if getattr(settings.vocabulary, name) != value]
+        if changed:
+            names = ", ".join(f"`vocabulary.{name}`" for name in changed)
+            warnings.warn(f"{names} has no effect on a token chain, whose entries are single tokens", stacklevel=2)
     return KINDS[settings.head.kind]

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from phrasedraft.errors import OptionError
+from phrasedraft.whole_file import replace_file
 
 
 @runtime_checkable
@@ -48,8 +49,8 @@ class JsonLinesLogger:
         path = folder / "metrics.jsonl"
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= first_step]
-        self._file = path.open("w", buffering=1)
-        self._file.writelines(kept)
+        replace_file(path, "".join(kept).encode())
+        self._file = path.open("a", buffering=1)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line."""

@@ -11,7 +11,6 @@ from torch import Tensor
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import OptionError
-from phrasedraft.training.teacher import SoftLabels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,28 +23,17 @@ class LossSettings:
     `num_sampled` is 0 for a full softmax among siblings. Above 0, a set of siblings with more than that many members
     that are nobody's true choice in the batch is represented by the true ones and this many others, drawn anew each
     step, which costs less the more first tokens there are; `calibrate` and replay still use all of them.
-
-    `soft` is how much of the first token's label is the target's own distribution in place of the token it took, as in
-    knowledge distillation (Hinton et al. 2015, 1503.02531): its second choice is what a tree is made of.
     """
 
     longest: float = 1.0
     mass: float = 0.0
     num_sampled: int = 0
-    soft: float = 0.0
 
     def __post_init__(self) -> None:
         if self.longest < 0 or self.mass < 0 or self.longest + self.mass == 0:
             raise OptionError(f"loss weights are {self.longest} and {self.mass}, they may not be negative nor both 0")
         if self.num_sampled < 0:
             raise OptionError(f"`num_sampled` is {self.num_sampled}, it must be 0 (a full softmax) or more")
-        if not 0 <= self.soft <= 1:
-            raise OptionError(f"`soft` is {self.soft}, it must be from 0 (the token taken) to 1 (the target's shares)")
-        if self.soft and self.num_sampled:
-            raise OptionError(
-                f"`soft` is {self.soft} and `num_sampled` {self.num_sampled}: a sample may lack what the target likes",
-                hint="leave one of them at 0",
-            )
 
 
 @dataclass(frozen=True)
@@ -53,8 +41,7 @@ class Choices:
     """The choices among siblings that lead to the longest phrase of each row, ordered by node.
 
     At `nodes[i]` (a phrase, or the number of phrases for the empty prefix) row `rows[i]` goes on to `phrases[i]`, child
-    number `picks[i]` there; or it leaves, and they are -1 and the number of children. `first` softens the choices at
-    the empty prefix.
+    number `picks[i]` there; or it leaves, and they are -1 and the number of children.
     """
 
     rows: Int[Tensor, " choice"]
@@ -62,14 +49,6 @@ class Choices:
     phrases: Int[Tensor, " choice"]
     picks: Int[Tensor, " choice"]
     weights: Float[Tensor, " choice"]
-    first: "_Shares | None" = None
-
-
-class _Shares(NamedTuple):
-    """For each row, places among the first tokens and how much of the label each takes from the true one."""
-
-    picks: Int[Tensor, "batch choice"]
-    shares: Float[Tensor, "batch choice"]
 
 
 class PhraseLoss:
@@ -95,14 +74,12 @@ class PhraseLoss:
         trunk: Float[Tensor, "batch trunk"],
         longest: Int[Tensor, " batch"],
         open_ended: Bool[Tensor, " batch"],
-        soft: SoftLabels | None = None,
     ) -> Float[Tensor, ""]:
         """The weighted mean over the batch; leaving the phrases does not count where the text is cut off there.
 
-        Siblings are sampled with torch's own random numbers. With `soft` labels the first token is learnt from them as
-        well, as the settings say.
+        Siblings are sampled with torch's own random numbers.
         """
-        choices = self.choices(longest, open_ended, self._first(soft))
+        choices = self.choices(longest, open_ended)
         weight, bias, num_sampled = scorer.output.weight, scorer.output.bias, self._settings.num_sampled
         loss: Tensor = _SiblingCrossEntropy.apply(trunk, weight, bias, choices, self._children, num_sampled)  # type: ignore[no-untyped-call]
         return loss / len(longest)
@@ -119,18 +96,7 @@ class PhraseLoss:
         picked = torch.where(choices.phrases >= 0, scores[choices.rows, choices.phrases], 0.0)
         return ((log_sums - picked) * choices.weights).sum() / len(longest)
 
-    def _first(self, soft: SoftLabels | None) -> "_Shares | None":
-        """Soft labels as places among the first tokens, weighted as the settings say."""
-        if soft is None or not self._settings.soft:
-            return None
-        leaves = self._num_children[-1]
-        return _Shares(
-            torch.where(soft.entries >= 0, self._rank[soft.entries], leaves), self._settings.soft * soft.shares
-        )
-
-    def choices(
-        self, longest: Int[Tensor, " batch"], open_ended: Bool[Tensor, " batch"], first: "_Shares | None" = None
-    ) -> Choices:
+    def choices(self, longest: Int[Tensor, " batch"], open_ended: Bool[Tensor, " batch"]) -> Choices:
         """Each row's choices from the empty prefix down to its longest phrase, and that it leaves there."""
         root = len(self._paths)
         path = torch.full((len(longest), self._paths.shape[1] + 2), -1, dtype=torch.long)
@@ -152,7 +118,6 @@ class PhraseLoss:
             phrases=phrases,
             picks=torch.where(leaving, self._num_children[at], self._rank[phrases]),
             weights=self._settings.longest + self._settings.mass * share,
-            first=first,
         )
 
 
@@ -177,8 +142,7 @@ class _SiblingCrossEntropy(torch.autograd.Function):
             group = slice(start, start + size)
             start += size
             rivals = _rivals(children[node], choices.picks[group], num_sampled)
-            soft = choices.first if node == len(children) - 1 else None
-            total += _group(trunk, weight, bias, choices, group, rivals, soft, gradients)
+            total += _group(trunk, weight, bias, choices, group, rivals, gradients)
         ctx.save_for_backward(*gradients)
         return total
 
@@ -231,7 +195,6 @@ def _group(
     choices: Choices,
     group: slice,
     rivals: _Rivals,
-    soft: _Shares | None,
     gradients: tuple[Float[Tensor, "batch trunk"], Float[Tensor, "phrase trunk"], Float[Tensor, " phrase"]],
 ) -> Float[Tensor, ""]:
     """The loss of the choices at one node; adds to the gradients of trunk, weight and bias."""
@@ -240,18 +203,9 @@ def _group(
     scores = torch.addmm(offsets if rivals.shift is None else offsets + rivals.shift, states, siblings.t())
     log_probabilities = torch.nn.functional.pad(scores, (0, 1)).log_softmax(dim=1)  # the last choice is to leave
     each = torch.arange(len(rows))
-    true, others = weights.new_ones(len(rows)), None
-    if soft is not None:
-        others = _Shares(soft.picks[rows], soft.shares[rows])
-        true = 1 - others.shares.sum(dim=1)
-    liked = log_probabilities[each, picks] * true
-    if others is not None:
-        liked = liked + (log_probabilities.gather(1, others.picks) * others.shares).sum(dim=1)
-    loss = -(liked * weights).sum()
+    loss = -(log_probabilities[each, picks] * weights).sum()
     slope = log_probabilities.exp_()
-    slope[each, picks] -= true
-    if others is not None:
-        slope.scatter_add_(1, others.picks, -others.shares)
+    slope[each, picks] -= 1
     slope = slope[:, :-1] * weights[:, None]
     gradients[0].index_add_(0, rows, slope @ siblings)
     gradients[1].index_add_(0, rivals.phrases, slope.t() @ states)

@@ -9,11 +9,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from phrasedraft.drafters.chain_scorer import ChainScorer
+from phrasedraft.drafters.composed_output import RowSettings
 from phrasedraft.drafters.head_config import PHRASE_CHAIN, HeadConfig
-from phrasedraft.drafters.phrase_chain import PhraseChain
+from phrasedraft.drafters.phrase_chain import PhraseChain, check_closed
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
+from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.calibration import calibrate
 from phrasedraft.training.examples import EmbeddingTable, Examples, make_examples
+from phrasedraft.training.losses import LossSettings
 from phrasedraft.training.step_learner import StepLearner
 from phrasedraft.training.traces import Trace
 
@@ -30,6 +33,17 @@ class PhraseChainExamples(Examples):
 
 class PhraseChainLearner(StepLearner):
     """Teaches a `PhraseChain` what follows each row, and what follows each of the next `num_steps` - 1 tokens."""
+
+    def __init__(
+        self,
+        vocabulary: PhraseVocabulary,
+        settings: LossSettings,
+        num_steps: int,
+        num_draft_steps: int,
+        rows: RowSettings | None = None,
+    ) -> None:
+        check_closed(vocabulary)  # here, not after an epoch when the first head is made
+        super().__init__(vocabulary, settings, num_steps, num_draft_steps, rows)
 
     @property
     def max_depth(self) -> int:
@@ -55,13 +69,7 @@ class PhraseChainLearner(StepLearner):
         total, states, places = trunk.new_zeros(()), trunk, rows
         for step in range(self.num_steps):
             share = len(places) / len(rows)
-            total = total + share * self._loss(
-                scorer,
-                states,
-                examples.longest[places],
-                examples.open_ended[places],
-                examples.soft_labels(places),
-            )
+            total = total + share * self._loss(scorer, states, examples.longest[places], examples.open_ended[places])
             entries = examples.following[places]
             goes_on = entries >= 0
             if step == self.num_steps - 1 or not bool(goes_on.any()):

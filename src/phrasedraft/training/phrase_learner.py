@@ -44,7 +44,7 @@ class PhraseLearner:
         self, scorer: PhraseScorer, trunk: Float[Tensor, "batch trunk"], examples: Examples, rows: Int[Tensor, " batch"]
     ) -> Float[Tensor, ""]:
         """The mean loss of the choices that lead to each row's longest phrase."""
-        return self._loss(scorer, trunk, examples.longest[rows], examples.open_ended[rows], examples.soft_labels(rows))
+        return self._loss(scorer, trunk, examples.longest[rows], examples.open_ended[rows])
 
     def calibrate(self, scorer: PhraseScorer, examples: Examples, embedding: EmbeddingTable) -> float:
         """The temperature under which `examples` are most probable."""

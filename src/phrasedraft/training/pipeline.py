@@ -5,9 +5,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from phrasedraft.corpus.answers import corpus_name
 from phrasedraft.corpus.distill import distill
 from phrasedraft.corpus.endpoint import EndpointSettings, distill_through
-from phrasedraft.corpus.prompts import read_prompts
+from phrasedraft.corpus.prompts import PromptFile, read_prompts
 from phrasedraft.corpus.self_prompts import SelfPromptSettings, make_prompts
 from phrasedraft.errors import DataError
 from phrasedraft.target.model import TransformersTarget
@@ -51,7 +52,8 @@ def answer_prompts(target: TransformersTarget, recipe: Recipe, console: Console)
         settings = SelfPromptSettings(template=recipe.settings.distill.template, seed=recipe.settings.distill.seed)
         path = recipe.work_folder / "prompts" / "self.jsonl"
         files.append(make_prompts(target, recipe.num_self_prompts, settings, path, console=console))
-    _refuse_namesakes([file.name for file in files])
+    _refuse_namesakes([*(file.name for file in files), *map(corpus_name, map(Path, recipe.corpora))])
+    _refuse_same_ids(files)
     paths = []
     for file in files:
         path = folder / f"{file.name}.jsonl"
@@ -68,6 +70,19 @@ def _refuse_namesakes(names: Sequence[str]) -> None:
     for name in names:
         if names.count(name) > 1:
             raise DataError(
-                f"two prompt files are called `{name}`, and their answers would lie in one place",
+                f"two files of prompts or answers are called `{name}`, and what is made of them would lie in one place",
                 hint="rename one of them",
             )
+
+
+def _refuse_same_ids(files: Sequence[PromptFile]) -> None:
+    """Before anything is answered: answers are known by the id of their prompt, over all files."""
+    seen: dict[str, str] = {}
+    for file in files:
+        for name in (each for prompt in file.prompts for each in prompt.answer_ids):
+            if name in seen:
+                raise DataError(
+                    f"`{seen[name]}` and `{file.name}` both have a prompt with the id `{name}`",
+                    hint="give each prompt its own id, or leave `id` out",
+                )
+            seen[name] = file.name

@@ -11,7 +11,7 @@ import tomli_w
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.training.fit_settings import FitSettings
 from phrasedraft.training.settings import with_overrides, with_value
-from phrasedraft.whole_file import replace_file
+from phrasedraft.whole_file import check_writable, replace_file
 
 RECIPE = "recipe.toml"
 
@@ -58,6 +58,12 @@ class Recipe:
         for place in (Path(self.output), self.work_folder):
             if place.exists() and not place.is_dir():
                 raise OptionError(f"`{place}` is a file, it must be a folder", hint="give another `--output`")
+            check_writable(place, "folder")
+        if self.endpoint_model and not self.endpoint:
+            raise OptionError(
+                f"`{self.endpoint_model}` is the name a server knows the target by, and no server is named",
+                hint="give `--endpoint URL` too",
+            )
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:

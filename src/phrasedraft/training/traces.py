@@ -20,6 +20,7 @@ from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import TargetIdentity
 from phrasedraft.training.rows import StoredRows
 from phrasedraft.training.shards import ELSEWHERE, PATTERN, is_whole, open_shard, shard_path, write_shard
+from phrasedraft.whole_file import make_folder
 
 ANSWERS_PER_SHARD = 128
 MAX_DIFFERENCE = 0.05
@@ -82,7 +83,7 @@ def collect_traces(
     or another target's traces.
     """
     console = console or Console(stderr=True)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, "trace folder")
     shards = [answers[start : start + ANSWERS_PER_SHARD] for start in range(0, len(answers), ANSWERS_PER_SHARD)]
     whole = [is_whole(shard_path(folder, index), shard, features.layers) for index, shard in enumerate(shards)]
     missing = [index for index, there in enumerate(whole) if not there]

@@ -65,6 +65,9 @@ class TrainingSettings:
         for name in ("dropout", "average", "warmup_share"):
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 0 or more and below 1")
+        for name in ("weight_decay", "input_noise", "max_gradient_norm"):
+            if getattr(self, name) < 0:
+                raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 0 or more")
         if self.learning_rate <= 0:
             raise OptionError(f"`learning_rate` is {self.learning_rate}, it must be above 0")
         check_logger(self.logger)
