@@ -47,3 +47,8 @@ class HeadMismatchError(PhraseDraftError, ValueError):
 
 class DataError(PhraseDraftError, ValueError):
     """A corpus, prompt or trace file cannot be used."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says; some say nothing."""
+    return (str(error).strip() or "no message").splitlines()[0]

@@ -199,3 +199,24 @@ def test_a_pass_without_a_draft_counts_towards_the_end_of_a_pause():
     assert SHORTEST_PAUSE <= num_passes <= 1000
     assert policy.ask() > 0
     assert policy.scale == 1.0  # a try begins without prejudice
+
+
+def test_a_first_draft_that_loads_everything_and_one_that_hung_do_not_stop_drafting():
+    policy = AdaptiveBudget(CURVE)
+    for number in range(60):
+        seconds = {0: 3.0, 40: 2.0}.get(number, 0.002)
+        policy.observe(outcome(4, 8, predicted=2.0, num_accepted=2, draft_seconds=seconds))
+        assert policy.mode is Mode.DRAFT, number
+    assert policy.ask() > 0
+
+
+def test_what_comes_after_a_pass_with_drafts_is_paid_for_too():
+    cheap, dear = AdaptiveBudget(CURVE), AdaptiveBudget(CURVE)
+    for policy, after in ((cheap, 0.0), (dear, 0.5)):
+        policy.observe(outcome(after_seconds=0.001))
+        for _ in range(20):
+            policy.observe(outcome(4, 8, predicted=1.0, num_accepted=1, after_seconds=0.001 + after))
+    values = [1.0, 0.6, 0.3, 0.2]
+    assert cheap.choose(values, 64) > dear.choose(values, 64) == 0
+    assert cheap.mode is Mode.DRAFT
+    assert dear.mode is not Mode.DRAFT

@@ -221,3 +221,19 @@ def test_the_end_of_a_turn_is_the_one_the_template_writes():
     other = with_template(target, CHAT_TEMPLATE.replace("<|im_end|>", "<|endoftext|>"))
     assert end_of_turn(other) == other.tokenizer.eos_token_id  # the template's own end is none the target knows
     assert end_of_turn(ending_target(chat=False)) == target.tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"turns": ["a cut \ud83d"]},
+        {"text": "\udc00 begins"},
+        {"messages": [{"role": "user", "content": "a \ud83d b"}]},
+    ],
+)
+def test_half_a_character_is_named_with_its_line(tmp_path, record):
+    path = tmp_path / "prompts.jsonl"
+    path.write_text(json.dumps({"turns": ["good"]}) + "\n" + json.dumps(record) + "\n")
+    with pytest.raises(DataError, match=r"line 2: .* holds half of a character") as caught:
+        read_prompts(path)
+    assert "cut" in caught.value.hint

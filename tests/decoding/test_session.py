@@ -3,10 +3,11 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import torch
 
 import zoo
 from kit import PROMPT, RandomTreeDrafter, RightDrafter, RightUntilDrafter, StubDrafter, greedy_answer, plain, target_of
-from phrasedraft import Choice, Decoder, FeatureSpec, PhraseDraftError, Stopping
+from phrasedraft import Choice, Decoder, FeatureSpec, PhraseDraftError, Stopping, TransformersTarget
 from phrasedraft.errors import OptionError
 
 STOPPING = Stopping(max_new_tokens=16)
@@ -171,3 +172,20 @@ def test_texts_decoded_in_several_threads_are_those_of_one():
     with ThreadPoolExecutor(4) as pool:
         texts = list(pool.map(lambda _: decoder.generate(PROMPT, stopping=STOPPING).tokens, range(8)))
     assert set(texts) == {answer}
+
+
+def test_a_session_starts_afresh_when_the_targets_weights_have_changed():
+    model = zoo.build_model("llama")
+    target = TransformersTarget(model)
+    decoder = Decoder(target, RightDrafter(greedy_answer("llama", 16)), num_draft_tokens=4)
+    session = decoder.session()
+    first = decoder.generate(PROMPT, stopping=STOPPING, session=session)
+    assert first.tokens == greedy_answer("llama", 16)
+    with torch.no_grad():
+        model.get_output_embeddings().weight.copy_(model.get_output_embeddings().weight.roll(3, dims=0))
+        model.model.layers[0].mlp.down_proj.weight.mul_(-1)
+    prompt = (*PROMPT, *first.tokens, *TURN)
+    fresh = plain(TransformersTarget(model, packed=False), stopping=STOPPING, prompt=prompt)
+    again = decoder.generate(prompt, stopping=STOPPING, session=session)
+    assert again.tokens == fresh.tokens
+    assert again.num_cached_prompt_tokens == 0

@@ -2,9 +2,10 @@
 
 import pytest
 
+import kit
 import zoo
 from kit import PROMPT, STUBS, RightDrafter, assert_drafts_landed, greedy_answer, plain, target_of
-from phrasedraft import Decoder, FinishReason, Stopping, Support
+from phrasedraft import Decoder, FinishReason, Stopping, Support, TransformersTarget
 
 KINDS = [
     (family, kind)
@@ -109,3 +110,27 @@ def test_a_second_text_of_the_same_decoder_is_untouched_by_the_first(family, stu
     decoder = Decoder(target_of(family), STUBS[stub_name](answer), num_draft_tokens=5)
     texts = [decoder.generate(PROMPT, stopping=Stopping(max_new_tokens=30)).tokens for _ in range(2)]
     assert texts == [answer, answer]
+
+
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10_000.0,
+    "short_factor": [1.0] * 4,
+    "long_factor": [3.0] * 4,
+    "factor": 8.0,
+    "original_max_position_embeddings": 24,
+}
+
+
+@pytest.mark.parametrize("prompt", [kit.PROMPT, tuple(range(20)), tuple(range(3, 43))])
+def test_positions_that_are_rotated_by_the_length_of_the_text_are_rotated_as_without_drafts(prompt):
+    """The rows of a pass are rotated alike, by its last position, so none may reach over the switch."""
+    model = zoo.build_model("llama", rope_parameters=LONGROPE)
+    target = TransformersTarget(model)
+    assert target.rope_switch == 24
+    answer = kit.generated(model, prompt, 30)
+    assert answer != kit.generated(zoo.tiny_model("llama"), prompt, 30)
+    decoder = Decoder(target, kit.RandomTreeDrafter(answer), num_draft_tokens=6)
+    generation = decoder.generate(prompt, stopping=Stopping(max_new_tokens=30))
+    assert list(generation.tokens) == answer
+    assert generation.stats.num_accepted_tokens > 0

@@ -294,3 +294,60 @@ def test_an_assistant_model_beside_the_head_warns():
 def test_another_way_of_drafting_is_refused_by_name():
     with pytest.raises(OptionError, match="`prompt_lookup_num_tokens` is `3`, with phrase drafting it may be `None`"):
         drafted(zoo.tiny_model("llama"), RightDrafter(ANSWER), prompt_lookup_num_tokens=3)
+
+
+@pytest.mark.parametrize("family", ["gemma3", "mistral_window", "gpt_oss"])
+def test_an_empty_cache_that_does_not_know_of_windows_does_not_lift_them(family):
+    model, answer = zoo.tiny_model(family), greedy_answer(family, LENGTH)
+    tokens, stats = drafted(model, RandomTreeDrafter(answer), **{cache_keyword(model): DynamicCache()})
+    assert tuple(tokens) == answer
+    assert stats.num_accepted_tokens > 0
+
+
+def test_each_row_of_a_batch_is_named_to_what_allows_its_tokens():
+    model, prompts = zoo.tiny_model("llama"), torch.tensor([PROMPT, PROMPT])
+    arguments = {
+        "attention_mask": torch.ones_like(prompts),
+        "prefix_allowed_tokens_fn": lambda row, _: range(48) if row == 0 else range(48, 96),
+        "max_new_tokens": 8,
+        "do_sample": False,
+        "pad_token_id": 0,
+    }
+    wanted = model.generate(prompts, **arguments)
+    found = model.generate(prompts, custom_generate=phrase_generate(RightDrafter(wanted[0, 5:].tolist())), **arguments)
+    assert torch.equal(found, wanted)
+    assert not torch.equal(wanted[0], wanted[1])
+
+
+def test_a_processor_with_a_state_is_refused_for_several_rows_and_right_for_one():
+    model = zoo.tiny_model("llama")
+    answer = generated(model, PROMPT, LENGTH, guidance_scale=1.6)
+    tokens, stats = drafted(model, RandomTreeDrafter(answer), guidance_scale=1.6)
+    assert tokens == answer
+    assert stats.num_accepted_tokens > 0
+    prompts = torch.tensor([PROMPT, PROMPT])
+    with pytest.raises(OptionError, match="`UnbatchedClassifierFreeGuidanceLogitsProcessor` keeps a state"):
+        model.generate(prompts, custom_generate=phrase_generate(RightDrafter(answer)), guidance_scale=1.6)
+
+
+def test_a_filled_cache_beside_padding_is_refused():
+    model, cache = zoo.tiny_model("llama"), DynamicCache(config=zoo.tiny_model("llama").config)
+    drafted(model, RightDrafter(ANSWER), **{cache_keyword(model): cache})
+    text = torch.tensor([[0, *PROMPT, *ANSWER, 8]])
+    mask = torch.ones_like(text)
+    mask[0, 0] = 0
+    with pytest.raises(OptionError, match="beside 1 tokens of padding"):
+        model.generate(
+            text,
+            attention_mask=mask,
+            custom_generate=phrase_generate(RightDrafter(())),
+            pad_token_id=0,
+            **{cache_keyword(model): cache},
+        )
+
+
+def test_a_text_that_reaches_the_last_position_says_so():
+    model = zoo.build_model("llama", max_position_embeddings=16)
+    with pytest.warns(UserWarning, match="the text ends at the 16 positions"):
+        tokens, _ = drafted(model, RightDrafter(ANSWER))
+    assert tuple(tokens) == ANSWER[: 16 - len(PROMPT)]

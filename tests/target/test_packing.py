@@ -166,3 +166,13 @@ def test_every_kernel_gives_the_same_product(kernel, is_packed, bias):
         for num_rows in (1, 4, 13, 150):
             rows = torch.randn(1, num_rows, 48)
             torch.testing.assert_close(packed(rows), linear(rows), atol=1e-5, rtol=1e-5)
+
+
+def test_weights_that_are_written_to_behind_torchs_back_are_noticed():
+    model = zoo.build_model("llama")
+    target = TransformersTarget(model)
+    assert plain(target, stopping=STOPPING).tokens == greedy_answer("llama", 20)
+    for parameter in model.parameters():
+        parameter.data.mul_(torch.linspace(0.7, 1.3, parameter.numel()).view_as(parameter))
+    changed = plain(TransformersTarget(model, packed=False), stopping=STOPPING).tokens
+    assert plain(target, stopping=STOPPING).tokens == changed != greedy_answer("llama", 20)

@@ -120,3 +120,33 @@ def test_the_text_is_the_same_with_and_without_it(monkeypatch, has_kernel):
     generation = decoder.generate(PROMPT, stopping=Stopping(max_new_tokens=20))
     assert generation.tokens == answer
     assert generation.stats.num_accepted_tokens > 0
+
+
+@needs_kernel
+def test_no_rows_have_no_products():
+    kernel = streamed_kernel().kernel
+    assert kernel.multiply(torch.empty(0, 40), kernel.pack(torch.randn(64, 40)), None, 64).shape == (0, 64)
+
+
+@needs_kernel
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_another_default_precision_changes_nothing(build_anew, dtype):
+    weight, rows = torch.randn(64, 40), torch.randn(3, 40)
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(dtype)
+        kernel = build_anew().kernel
+        product = kernel.multiply(rows, kernel.pack(weight), None, 64)
+    finally:
+        torch.set_default_dtype(before)
+    torch.testing.assert_close(product, F.linear(rows, weight), atol=1e-4, rtol=1e-4)
+
+
+@needs_kernel
+def test_a_damaged_library_is_compiled_anew(build_anew, tmp_path):
+    assert build_anew().kernel is not None
+    (library,) = (tmp_path / "kernels").iterdir()
+    other = tmp_path / "damaged"
+    other.write_bytes(b"no library")
+    os.replace(other, library)  # a file of its own: the first one is in use
+    assert build_anew().kernel is not None

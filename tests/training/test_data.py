@@ -1,13 +1,17 @@
 import gzip
+import io
 import json
 
 import pytest
 import torch
+from rich.console import Console
 
 from phrasedraft.corpus.answers import is_held_out, read_corpora
 from phrasedraft.errors import DataError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.training.examples import make_examples
+from phrasedraft.target.features import FeatureSpec
+from phrasedraft.training.data import trace_corpora
+from phrasedraft.training.examples import EmbeddingTable, make_examples
 from synthetic import EOS, SyntheticTarget, answer_of, write_corpus
 
 GOOD = {"id": "a", "prompt": [1, 3], "response": [5, 6]}
@@ -93,3 +97,37 @@ def test_an_answer_that_ended_by_itself_is_not_open_ended():
 def test_answers_of_one_token_teach_nothing():
     with pytest.raises(DataError, match="no two tokens"):
         make_examples([SyntheticTarget().trace(answer_of([4]))], PhraseVocabulary.from_phrases([(4,)]), frozenset())
+
+
+def test_held_out_answers_to_prompts_that_are_trained_on_are_counted_aloud(tmp_path):
+    prompts = {index: [1, 3 + index % 4] for index in range(40)}
+    answers = [answer_of([5, 6, 7], name=f"q-{index}", prompt=prompt) for index, prompt in prompts.items()]
+    console = Console(file=io.StringIO(), width=200)
+    data = trace_corpora(
+        SyntheticTarget(),
+        [write_corpus(tmp_path / "a.jsonl", answers)],
+        FeatureSpec(),
+        tmp_path / "traces",
+        held_out_share=0.2,
+        seed=0,
+        console=console,
+    )
+    held_out = len(data[0].held_out)
+    assert (
+        f"{held_out} of {held_out} held-out answers are to prompts that are trained on too" in console.file.getvalue()
+    )
+
+
+@pytest.mark.parametrize("line", ["9" * 5000, "[" * 100_000])
+def test_json_that_python_cannot_read_is_one_clear_error(tmp_path, line):
+    path = tmp_path / "deep.jsonl"
+    path.write_text(json.dumps(GOOD) + "\n" + line + "\n")
+    with pytest.raises(DataError, match="line 2 is"):
+        read_corpora([path])
+
+
+def test_an_embedding_that_is_not_in_the_table_is_an_error():
+    table = EmbeddingTable.of(torch.tensor([5, 9]), SyntheticTarget().embed)
+    assert torch.equal(table(torch.tensor([9])), SyntheticTarget().embed(torch.tensor([9])))
+    with pytest.raises(IndexError, match="token 7 has no row"):
+        table(torch.tensor([9, 7, 5]))

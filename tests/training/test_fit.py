@@ -92,7 +92,7 @@ def test_a_head_says_where_it_comes_from(target, tmp_path):
     assert {"torch", "python", "phrasedraft"} <= provenance["versions"].keys()
     assert len(provenance["epochs"]) == 4
     card = (tmp_path / "head" / "README.md").read_text()
-    assert "Apache-2.0" in card
+    assert "The training data are the answers in the files below." in card
     assert "phrasedraft fit synthetic" in card
     assert f"{provenance['held_out']['train']['8']['tokens_per_pass']:.3f}" in card
 

@@ -14,6 +14,7 @@ from phrasedraft.budget.cost import PassCost, measure_pass_cost
 from phrasedraft.errors import DataError
 from phrasedraft.target.embedded import cache_folder
 from phrasedraft.target.model import TransformersTarget
+from phrasedraft.target.packing import kernel_facts
 from phrasedraft.target.streamed import processor
 from phrasedraft.whole_file import replace_file
 
@@ -60,6 +61,7 @@ def cost_facts(target: TransformersTarget) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else str(target.device),
         "attention": getattr(model.config, "_attn_implementation", None),
         "packed": target.network is not model,
+        "kernels": kernel_facts(target.network),
         "notes": list(target.notes),
     }
 

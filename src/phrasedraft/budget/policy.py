@@ -16,12 +16,17 @@ PLAIN_EVERY = 256
 """After so many drafts in a row one pass goes without, to see what plain decoding costs now."""
 
 
+MOST_DRAFTING = 3
+"""A draft counts at most so many times the median of the last ones."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PassOutcome:
     """What one pass cost and gave.
 
     `num_asked` nodes were asked for (0: nothing was drafted), `num_nodes` were checked, whose values add up to
-    `predicted`; the pass came after `context_tokens` cached tokens.
+    `predicted`; the pass came after `context_tokens` cached tokens. `after_seconds` are what learning from it, walking
+    and keeping took.
     """
 
     num_asked: int
@@ -31,6 +36,7 @@ class PassOutcome:
     context_tokens: int
     draft_seconds: float
     verify_seconds: float
+    after_seconds: float = 0.0
 
 
 class AdaptiveBudget:
@@ -47,6 +53,8 @@ class AdaptiveBudget:
         self._scale = ValueScale()
         self._slowness = Slowness()
         self._draft_seconds = RecentMedian(16, 0.0)
+        self._after_draft, self._after_plain = RecentMedian(16, 0.0), RecentMedian(16, 0.0)
+        self._has_drafted = False
         self._mean_chosen = 0.0
         self._num_since_plain = 0
 
@@ -77,7 +85,8 @@ class AdaptiveBudget:
         """
         most = min(len(values) - 1, self._most)
         drafting, gained = self._draft_seconds.value, accumulate(values[1 : most + 1], initial=0.0)
-        seconds = self._seconds_up_to(most, context_tokens)
+        plain, *drafted = self._seconds_up_to(most, context_tokens)
+        seconds = [plain, *(self._after_more + each for each in drafted)]
         scale = self.scale
         rates = [(1 + scale * sum_) / (drafting + each) for sum_, each in zip(gained, seconds, strict=True)]
         return max(range(most + 1), key=rates.__getitem__)
@@ -86,6 +95,7 @@ class AdaptiveBudget:
         """Learn from a pass, also one without a draft."""
         expected = self._curve.seconds(outcome.num_nodes, outcome.context_tokens)
         self._slowness.add(outcome.num_nodes, outcome.verify_seconds / expected)
+        (self._after_draft if outcome.num_nodes else self._after_plain).add(outcome.after_seconds)
         self._num_since_plain = self._num_since_plain + 1 if outcome.num_nodes else 0
         if not outcome.num_asked:
             was_paused = self._switch.mode is Mode.PAUSE
@@ -97,6 +107,7 @@ class AdaptiveBudget:
         self._scale.add(outcome.predicted, outcome.num_accepted)
         self._mean_chosen += (outcome.num_nodes - self._mean_chosen) / 8
         self._switch.count_draft(self._loss(outcome))
+        self._has_drafted = True
 
     def pass_seconds(self, num_nodes: int, context_tokens: int) -> float:
         """What a pass takes at present; with nodes never less than without, whatever the clock said."""
@@ -110,8 +121,19 @@ class AdaptiveBudget:
     def _loss(self, outcome: PassOutcome) -> float:
         """What a draft cost beyond plain decoding of the same tokens, in plain passes.
 
-        The pass counts with what such passes take, not with what this one took: one that hung is nobody's fault.
+        Draft and pass count with what such drafts and passes take, not with what these took: one that hung is nobody's
+        fault.
         """
         plain = self.pass_seconds(0, outcome.context_tokens)
-        seconds = outcome.draft_seconds + self.pass_seconds(outcome.num_nodes, outcome.context_tokens)
+        drafting = 0.0  # of the first draft of all, which loads what later ones find loaded
+        if self._has_drafted:
+            drafting = min(outcome.draft_seconds, MOST_DRAFTING * self._draft_seconds.value)
+        after = self._after_more if outcome.num_nodes else 0.0
+        seconds = drafting + after + self.pass_seconds(outcome.num_nodes, outcome.context_tokens)
         return seconds / plain - (1 + outcome.num_accepted)
+
+    @property
+    def _after_more(self) -> float:
+        """What comes after a pass with draft tokens takes longer than after one without."""
+        plain = self._after_plain.value or self._after_draft.value  # alike, until a plain pass was seen
+        return max(self._after_draft.value - plain, 0.0)

@@ -20,7 +20,7 @@ from phrasedraft.corpus.endpoint import Endpoint, EndpointSettings, distill_thro
 from phrasedraft.corpus.prompts import PromptFile, read_prompts
 from phrasedraft.corpus.self_prompts import SelfPromptSettings, make_prompts
 from phrasedraft.corpus.template import TemplateSettings
-from phrasedraft.errors import OptionError, TargetError
+from phrasedraft.errors import OptionError, TargetError, first_line
 from phrasedraft.target import TransformersTarget
 from phrasedraft.target.embedded import EMBEDDED_NAME, embedded_folder
 from phrasedraft.training.settings import with_overrides
@@ -84,7 +84,7 @@ def load_without_weights(name: str) -> TransformersTarget:
             model = AutoModelForCausalLM.from_config(config).eval()
     except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
         raise TargetError(
-            f"tokenizer and settings of `{name}` cannot be loaded: {str(error).strip().splitlines()[0]}",
+            f"tokenizer and settings of `{name}` cannot be loaded: {first_line(error)}",
             hint=f"give `{EMBEDDED_NAME}`, a local folder with a transformers model, or a hub id that can be reached",
         ) from error
     with suppress(OSError):  # not every model has one

@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from phrasedraft.cli.console import compact_table, data_console, print_json
 from phrasedraft.cli.loading import NO_HEAD
 from phrasedraft.drafters import Head, load_head, shipped_heads
-from phrasedraft.errors import TargetError
+from phrasedraft.errors import TargetError, first_line
 from phrasedraft.phrases.inspection import VocabularyReport, describe
 from phrasedraft.phrases.pieces import TokenPieces
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
@@ -92,7 +92,7 @@ def _tokenizer(target: str | None, trained_for: str) -> Any:
         return AutoTokenizer.from_pretrained(folder, local_files_only=Path(folder).is_dir())
     except (OSError, ValueError, KeyError) as error:
         raise TargetError(
-            f"the tokenizer of `{name}` cannot be loaded: {str(error).strip().splitlines()[0]}",
+            f"the tokenizer of `{name}` cannot be loaded: {first_line(error)}",
             hint="give `--target` with the target the head was trained for, or `--target none`",
         ) from error
 

@@ -56,7 +56,9 @@ class Allowance:
             return tree
         return tree.first(self._policy.choose(tree.values, self._context_tokens))
 
-    def settle(self, tree: DraftTree, num_accepted: int, draft_seconds: float, verify_seconds: float) -> None:
+    def settle(
+        self, tree: DraftTree, num_accepted: int, draft_seconds: float, verify_seconds: float, after_seconds: float
+    ) -> None:
         """The pass is over."""
         if self._policy is None:
             return
@@ -69,5 +71,6 @@ class Allowance:
                 context_tokens=self._context_tokens,
                 draft_seconds=draft_seconds,
                 verify_seconds=verify_seconds,
+                after_seconds=after_seconds,
             )
         )

@@ -175,6 +175,7 @@ class Stream:
         state = None
         if run.finish_reason is None:
             state = drafter.begin(self._prompt, run.last_token, first.hidden, self._decoder.target.embed)
+        del first  # the prompt's hidden states would stay for as long as the text
         stats.prefill_seconds = clock() - started
         yield from self._settle()
         while run.finish_reason is None:
@@ -196,7 +197,9 @@ class Stream:
                 drafter.update(state, committed, checked.hidden[list(verification.path)])
             stats.count(verification, tree.num_draft_tokens)
             self._decoder.watch.count(tree.num_draft_tokens, verification.num_accepted_tokens)
-            self._allowance.settle(tree, verification.num_accepted_tokens, drafted - started, verified - drafted)
+            self._allowance.settle(
+                tree, verification.num_accepted_tokens, drafted - started, verified - drafted, clock() - verified
+            )
             stats.draft_seconds += drafted - started
             stats.verify_seconds += verified - drafted
             stats.keep_seconds += kept - walked

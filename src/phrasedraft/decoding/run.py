@@ -67,12 +67,14 @@ class Run:
 
     def chooser(self, logits: Float[Tensor, "node vocab"]) -> Callable[[int], int]:
         """The target's choice at a node of the tree these logits belong to, given the text committed so far."""
-        greedy = None if self._choice.processor_list or not self._choice.is_greedy else greedy_tokens(logits)
+        is_plain = self._choice.is_greedy and not self._choice.processor_list
+        # On the CPU only the rows that are walked are looked at; elsewhere each look would wait for the device.
+        every_row = greedy_tokens(logits) if is_plain and logits.device.type != "cpu" else None
 
         def choose(node: int) -> int:
-            if greedy is None:
+            if not is_plain:
                 token = self._choice.token(self._so_far(), logits[node])
-            elif (token := greedy[node]) < 0:
+            elif (token := every_row[node] if every_row else greedy_tokens(logits[node : node + 1])[0]) < 0:
                 raise unusable_logits(float(logits[node].max()), self._num_prompt_tokens + len(self.tokens))
             if self._want_logprobs:
                 self._logprob = float(torch.log_softmax(logits[node].float(), dim=-1)[token])

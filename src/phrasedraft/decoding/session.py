@@ -1,10 +1,20 @@
 """A conversation's place in the target's cache, kept from one turn to the next."""
 
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 from phrasedraft.errors import OptionError, PhraseDraftError
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import Target, TargetSequence
+
+
+@runtime_checkable
+class Changing(Protocol):
+    """A target whose weights may change between two texts."""
+
+    def weights_stamp(self) -> object:
+        """Changes with them."""
+        ...
 
 
 class Session:
@@ -13,7 +23,8 @@ class Session:
     `sequence` may be one that was begun elsewhere and holds `cached_tokens`.
 
     A session is settled between passes. One that was left in the middle of a pass, by an error or an interrupt, starts
-    afresh at its next prompt. It serves one answer at a time: the next prompt ends the one before.
+    afresh at its next prompt, and so does one whose target's weights have changed. It serves one answer at a time: the
+    next prompt ends the one before.
     """
 
     def __init__(
@@ -29,6 +40,7 @@ class Session:
         self._sequence = sequence or target.start(features)
         self._text = list(cached_tokens)
         self._is_settled = True
+        self._weights = self._stamp()
         self.turn = 0
 
     @property
@@ -43,13 +55,18 @@ class Session:
             if cached != token:
                 break
             shared += 1
-        if not self._is_settled or not self._sequence.crop(shared):
+        weights = self._stamp()
+        if not self._is_settled or weights != self._weights or not self._sequence.crop(shared):
             self._sequence = self._target.start(self._features)
             shared = 0
         self._text = list(prompt)
+        self._weights = weights
         self._is_settled = False
         self.turn += 1
         return self._sequence, list(prompt[shared:])
+
+    def _stamp(self) -> object:
+        return self._target.weights_stamp() if isinstance(self._target, Changing) else None
 
     def check(self, target: Target, features: FeatureSpec) -> None:
         """Raise `OptionError` where the cache is not the target's, or does not give these features."""

@@ -8,6 +8,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import NamedTuple
 
 import torch
@@ -60,6 +61,7 @@ class OnlineVocabulary:
         self._rows: dict[int, Float[Tensor, " trunk"]] = {}
         self._stacked: tuple[list[int], Float[Tensor, "token trunk"]] = ([], torch.zeros((0, 0)))
         self._origin: online_file.Origin | None = None
+        self._lock = RLock()  # decoders share drafters over threads
 
     @property
     def features(self) -> FeatureSpec:
@@ -85,7 +87,9 @@ class OnlineVocabulary:
         """Write the phrases to one file, in one step. `OptionError` where no target was met yet."""
         if self._origin is None:
             raise OptionError("the online vocabulary has met no target yet, so there is nothing to save")
-        online_file.write(Path(path), self.phrases.table(), self._origin)
+        with self._lock:
+            table = self.phrases.table()
+        online_file.write(Path(path), table, self._origin)
 
     def load(self, path: str | Path) -> None:
         """Go on with the phrases of a saved session instead of these.
@@ -96,26 +100,31 @@ class OnlineVocabulary:
         if self._origin:
             origin.refuse_other(self._origin)
         self._origin = self._origin or origin
-        self.phrases.restore(table)
+        with self._lock:
+            self.phrases.restore(table)
 
     def begin(
         self, prompt: Sequence[int], committed: int, hidden: Float[Tensor, "row feature"], embed: Embed
     ) -> OnlineState:
-        """Learn from the prompt and the first token."""
-        if self._head and len(self._head.vocabulary) and (self._composed is None or self._composed.embed != embed):
-            self._forget_rows()
-            self._composed = ComposedRows(self._head, embed)
-        text: Context = ()
-        for token in (*prompt, committed):
-            text = self.phrases.learn(text, token)
-        return OnlineState(text=text, head=HeadState(hidden=hidden[-1:], token=committed, embed=embed))
+        """Learn from what was read of the prompt in this turn, and from the first token."""
+        with self._lock:
+            if self._head and len(self._head.vocabulary) and (self._composed is None or self._composed.embed != embed):
+                self._forget_rows()
+                self._composed = ComposedRows(self._head, embed)
+        first = len(prompt) - len(hidden)  # what was in the cache was learnt from when it was read
+        text = tuple(prompt[max(first + 1 - self.phrases.settings.max_tokens, 0) : first])
+        with self._lock:
+            for token in (*prompt[first:], committed):
+                text = self.phrases.learn(text, token)
+        return OnlineState(text=text, head=HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed))
 
     def update(self, state: OnlineState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
         """Learn from what was committed."""
-        for token in committed:
-            state.text = self.phrases.learn(state.text, token)
+        with self._lock:
+            for token in committed:
+                state.text = self.phrases.learn(state.text, token)
         if committed:
-            state.head.hidden, state.head.token = hidden[-1:], committed[-1]
+            state.head.hidden, state.head.token = hidden[-1:].clone(), committed[-1]
 
     def propose(self, state: OnlineState, budget: DraftBudget) -> DraftTree:
         """The most probable continuations; nothing where no phrase goes on from the text."""
@@ -143,9 +152,10 @@ class OnlineVocabulary:
 
     def candidates(self, state: OnlineState, place: Place) -> list[Candidate]:
         """What phrases go on with after the longest match, stronger the longer it is; at the root new tokens too."""
-        followers = self.phrases.followers(place.text)
-        found = followers.candidates(MOST_CANDIDATES) if followers else []
-        new = self._new_tokens(state) if place.is_root else []
+        with self._lock:
+            followers = self.phrases.followers(place.text)
+            found = followers.candidates(MOST_CANDIDATES) if followers else []
+            new = self._new_tokens(state) if place.is_root else []
         return _surest([*found, *new]) if new else found
 
     def _counts_alone(self, token: int) -> bool:

@@ -109,12 +109,12 @@ class TrainedHead:
     ) -> HeadState:
         """The state before the first draft; earlier rows than the last are not read."""
         self.scorer.see(embed)
-        return HeadState(hidden=hidden[-1:], token=committed, embed=embed)
+        return HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed)
 
     def update(self, state: HeadState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
         """Go on from the last committed token."""
         if committed:
-            state.hidden, state.token = hidden[-1:], committed[-1]
+            state.hidden, state.token = hidden[-1:].clone(), committed[-1]
 
     def embedding(self, state: HeadState) -> Float[Tensor, "1 hidden"]:
         """The target's embedding of the last token."""

@@ -6,7 +6,14 @@ from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
-from transformers import DynamicCache, GenerationConfig, GenerationMixin, QuantizedCache
+from transformers import (
+    DynamicCache,
+    GenerationConfig,
+    GenerationMixin,
+    LogitsProcessorList,
+    PrefixConstrainedLogitsProcessor,
+    QuantizedCache,
+)
 
 from phrasedraft.errors import OptionError
 from phrasedraft.target.cache import adoptable
@@ -31,6 +38,10 @@ ALLOWED = {
     "prompt_lookup_num_tokens": None,
 }
 """Settings of the generation config that phrase drafting honours at one value only."""
+
+
+STATEFUL = frozenset({"UnbatchedClassifierFreeGuidanceLogitsProcessor", "SynthIDTextWatermarkLogitsProcessor"})
+"""Processors of transformers that remember what they were shown."""
 
 
 def dropped_arguments() -> tuple[Any, Any]:
@@ -97,7 +108,28 @@ def unpadded(
     return [int(token) for token in row[num_padding:].tolist()], row[None, :num_padding]
 
 
-def reusable_cache(model_kwargs: dict[str, Any], *, num_rows: int) -> DynamicCache | None:
+def of_row(processors: LogitsProcessorList, row: int, *, num_rows: int) -> LogitsProcessorList:
+    """The processors for one row of a batch, which are shown that row alone: they count it as the first.
+
+    `OptionError` for those that go on from the row before, in a batch of several.
+    """
+    for processor in processors:
+        if num_rows > 1 and type(processor).__name__ in STATEFUL:
+            raise OptionError(
+                f"`{type(processor).__name__}` keeps a state, and rows are decoded one after another",
+                hint="generate one row at a time, and one sequence a row",
+            )
+    return LogitsProcessorList([_for_row(processor, row) for processor in processors])
+
+
+def _for_row(processor: Any, row: int) -> Any:
+    if not isinstance(processor, PrefixConstrainedLogitsProcessor):
+        return processor
+    allowed = processor._prefix_allowed_tokens_fn
+    return PrefixConstrainedLogitsProcessor(lambda _, sent: allowed(row, sent), num_beams=1)
+
+
+def reusable_cache(model_kwargs: dict[str, Any], *, num_rows: int, num_padding: int = 0) -> DynamicCache | None:
     """The cache to go on with, or None to start one of our own."""
     cache = model_kwargs.get("cache")
     cache = cache if cache is not None else model_kwargs.get("past_key_values")
@@ -109,6 +141,11 @@ def reusable_cache(model_kwargs: dict[str, Any], *, num_rows: int) -> DynamicCac
             hint="leave out `cache_implementation='quantized'`; phrase drafting keeps a dynamic cache of its own",
         )
     length = int(cache.get_seq_length())
+    if length > 0 and num_padding:
+        raise OptionError(
+            f"a cache of {length} tokens was passed beside {num_padding} tokens of padding, which it may hold too",
+            hint="leave the padding or the cache out",
+        )
     if num_rows == 1 and adoptable(cache):
         return cache
     if length > 0:

@@ -11,7 +11,7 @@ those as `StopStringCriteria(tokenizer, [...])`, or call `PhraseGenerate.generat
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,10 +30,10 @@ from transformers.generation.streamers import BaseStreamer
 
 from phrasedraft.budget import NumDraftTokens
 from phrasedraft.choice import Choice
-from phrasedraft.decoding import Decoder, DecodingStats, Session, Stopping
+from phrasedraft.decoding import Decoder, DecodingStats, FinishReason, Session, Stopping
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
-from phrasedraft.integrations.arguments import check_arguments, dropped_arguments, reusable_cache, unpadded
+from phrasedraft.integrations.arguments import check_arguments, dropped_arguments, of_row, reusable_cache, unpadded
 from phrasedraft.target import TransformersTarget
 
 
@@ -116,8 +116,9 @@ class PhraseGenerate:
         rows = []
         for row in range(input_ids.shape[0]):
             prompt, padding = unpadded(input_ids[row], model_kwargs, row)
-            cache = reusable_cache(model_kwargs, num_rows=input_ids.shape[0])
-            rows.append(self._one(call, prompt, padding, cache))
+            cache = reusable_cache(model_kwargs, num_rows=input_ids.shape[0], num_padding=padding.shape[1])
+            mine = replace(call, processors=of_row(logits_processor, row, num_rows=input_ids.shape[0]))
+            rows.append(self._one(mine, prompt, padding, cache))
         return _output(input_ids, rows, generation_config)
 
     def _decoder_for(self, model: PreTrainedModel) -> Decoder:
@@ -156,6 +157,13 @@ class PhraseGenerate:
         if call.streamer is not None:
             call.streamer.end()
         self.stats.add(stream.stats)
+        if stream.result.finish_reason is FinishReason.CONTEXT:
+            warnings.warn(
+                f"the text ends at the {call.decoder.target.context_limit} positions the target was made for; without "
+                "`custom_generate` it would go on beyond them",
+                UserWarning,
+                stacklevel=2,
+            )
         return Row(tokens, raw.rows, processed.rows)
 
     def _session(self, call: "_Call", prompt: list[int], cache: DynamicCache | None) -> Session | None:

@@ -36,16 +36,19 @@ class SequenceCache:
 
     def __init__(self, model: PreTrainedModel, existing: DynamicCache | None = None) -> None:
         self._keyword = cache_keyword(model)
-        self._cache = DynamicCache(config=model.config) if existing is None else existing
+        own = DynamicCache(config=model.config)  # knows the model's layers; one that was made without a config may not
+        self._cache = own if existing is None else existing
         self._length = 0 if existing is None else existing.get_seq_length()
-        self._windows = [layer for layer in self._cache.layers if type(layer) is DynamicSlidingWindowLayer]
+        windows = [layer for layer in (*own.layers, *self._cache.layers) if type(layer) is DynamicSlidingWindowLayer]
+        self._window = min((layer.sliding_window for layer in windows), default=None)
         self._recurrent = [
             index
-            for index, layer in enumerate(self._cache.layers)
+            for index, layer in enumerate(own.layers)
             if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer)
         ]
-        for layer in self._windows:
-            layer.activate_past_recording()
+        for layer in self._cache.layers:
+            if type(layer) is DynamicSlidingWindowLayer:
+                layer.activate_past_recording()
 
     @property
     def length(self) -> int:
@@ -103,8 +106,12 @@ class SequenceCache:
 
     def _move(self, num_rows: int, rows: Sequence[int], to: int) -> None:
         """Copy `rows` of the last `num_rows` to the place of the rows from `to` on, in every layer."""
+        on_device: dict[torch.device, torch.Tensor] = {}
         for layer in self._cache.layers:
-            index = torch.tensor(rows, device=layer.keys.device)
+            device = layer.keys.device
+            if device not in on_device:
+                on_device[device] = torch.tensor(rows, device=device)
+            index = on_device[device]
             for states in (layer.keys, layer.values):
                 last = states.narrow(-2, states.shape[-2] - num_rows, num_rows)
                 last.narrow(-2, to, len(rows)).copy_(last.index_select(-2, index))
@@ -116,7 +123,7 @@ class SequenceCache:
                 layer.crop(-num_rows)
 
     def _exceeds_window(self, length: int) -> bool:
-        return any(length >= layer.sliding_window for layer in self._windows)
+        return self._window is not None and length >= self._window
 
 
 class Snapshot:

@@ -24,7 +24,12 @@ def cache_folder() -> Path:
     """Where phrasedraft keeps what it made: `$PHRASEDRAFT_CACHE`, else `phrasedraft` in the user's cache folder."""
     if own := os.environ.get("PHRASEDRAFT_CACHE"):
         return Path(own)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "phrasedraft"
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given) / "phrasedraft"
+    try:
+        return Path.home() / ".cache" / "phrasedraft"
+    except RuntimeError:  # a user without a home
+        return Path(tempfile.gettempdir()) / "phrasedraft"
 
 
 def embedded_folder() -> Path:
@@ -62,6 +67,9 @@ def _convert(gguf: Path, folder: Path) -> None:
     try:
         model.save_pretrained(scratch)
         tokenizer.save_pretrained(scratch)
+        if (folder / "config.json").is_file():  # another process was faster, and may be reading it by now
+            shutil.rmtree(scratch)
+            return
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(scratch, folder)

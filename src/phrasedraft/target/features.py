@@ -30,4 +30,5 @@ class FeatureSpec:
                     f"the drafter reads layer `{layer}`, the target has hidden states 0 to {len(hidden_states) - 1}",
                     hint="load the target the drafter was trained for",
                 )
-        return torch.cat([hidden_states[layer][0] for layer in self.layers], dim=-1)
+        device = hidden_states[-1].device  # layers may be spread over several
+        return torch.cat([hidden_states[layer][0].to(device) for layer in self.layers], dim=-1)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
-from phrasedraft.errors import OptionError, TargetError
+from phrasedraft.errors import OptionError, TargetError, first_line
 from phrasedraft.target.embedded import EMBEDDED_NAME, embedded_folder
 from phrasedraft.target.model import TransformersTarget
 
@@ -47,7 +47,7 @@ def load_target(
         model = model.to(place).eval()
     except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
         raise TargetError(
-            f"target `{name}` cannot be loaded: {str(error).strip().splitlines()[0]}",
+            f"target `{name}` cannot be loaded: {first_line(error)}",
             hint=f"give `{EMBEDDED_NAME}`, a local folder with a transformers model, or a hub id that can be reached",
         ) from error
     return TransformersTarget(model, tokenizer, packed=packed, name=name)
@@ -66,7 +66,7 @@ def load_tokenizer(
         return AutoTokenizer.from_pretrained(folder, **arguments), config.vocab_size
     except (OSError, ValueError, RuntimeError, ImportError, KeyError) as error:
         raise TargetError(
-            f"the tokenizer of target `{name}` cannot be loaded: {str(error).strip().splitlines()[0]}",
+            f"the tokenizer of target `{name}` cannot be loaded: {first_line(error)}",
             hint=f"give `{EMBEDDED_NAME}`, a local folder with a transformers model, or a hub id that can be reached",
         ) from error
 
@@ -79,6 +79,6 @@ def _place(device: str) -> torch.device:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise OptionError(
-            f"`device` is `{device}`, it may be `auto`, `cpu` or a device there is: {str(error).splitlines()[0]}",
+            f"`device` is `{device}`, it may be `auto`, `cpu` or a device there is: {first_line(error)}",
             hint="leave it out to take the GPU if there is one, else the CPU",
         ) from error

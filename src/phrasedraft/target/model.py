@@ -101,6 +101,16 @@ class TransformersTarget:
         return int(limit) if limit else None
 
     @cached_property
+    def rope_switch(self) -> int | None:
+        """The longest sequence that is rotated by the short factors of a `longrope` model; None for all others."""
+        given = getattr(self._text_config, "rope_parameters", None) or {}
+        for each in given.values() if all(isinstance(part, dict) for part in given.values()) else (given,):
+            if each.get("rope_type") == "longrope":
+                limit = each.get("original_max_position_embeddings")
+                return int(limit or self._text_config.original_max_position_embeddings)
+        return None
+
+    @property
     def eos_token_ids(self) -> frozenset[int]:
         """Every token that ends a text: those of the generation config, the config and the tokenizer together."""
         sources = (
@@ -170,6 +180,11 @@ class TransformersTarget:
             ) from error
         return [int(token) for token in encoded]
 
+    def weights_stamp(self) -> object:
+        """Changes with the weights, or the adapters that are active: what was computed before is then another's."""
+        self._follow_weights()
+        return self._view.stamp
+
     def _follow_weights(self) -> None:
         if stamp(self.model) != self._view.stamp:  # weights were loaded, trained or merged since they were packed
             self._view = packed_view(self.model, wanted=self._wants_packed)
@@ -186,7 +201,7 @@ class TransformersTarget:
     def _text_config(self) -> Any:
         return self.model.config.get_text_config(decoder=True)
 
-    @cached_property
+    @property
     def _embedding_device(self) -> torch.device:
         parameter = next(self.model.get_input_embeddings().parameters())
         device = parameter.device

@@ -32,6 +32,8 @@ TIMED_ROUNDS = 3
 TIMED_ROWS = 9
 MOST_STREAMED_ROWS = 128
 """Beyond this many rows multiplying takes so much longer than reading that the default kernel does as well."""
+SAMPLED = 8
+"""So many numbers of a parameter say whether it was written to."""
 CLEARLY_FASTER = 0.95
 """The default kernel is taken for one row where it takes less than this share of the packed one's time."""
 
@@ -103,7 +105,7 @@ def faster_kernel(linears: Sequence[nn.Linear], kernel: StreamedKernel | None) -
     if kernel is None or not linears:
         return None
     timed = _enough(linears)
-    rows = [torch.ones(TIMED_ROWS, linear.in_features) for linear in timed]
+    rows = [torch.ones(TIMED_ROWS, linear.in_features, dtype=torch.float32) for linear in timed]
     layers = {is_ours: [PackedLinear(linear, kernel if is_ours else None) for linear in timed] for is_ours in CHOICES}
     seconds = _best_seconds(lambda is_ours: _run_all(layers[is_ours], rows))
     return kernel if seconds[True] < seconds[False] else None
@@ -113,7 +115,7 @@ def faster_kernel(linears: Sequence[nn.Linear], kernel: StreamedKernel | None) -
 def choose_for_one_row(linears: Sequence[PackedLinear]) -> None:
     """Set `packs_one_row` of all by what is faster on this machine."""
     timed = _enough(linears)
-    rows = [torch.ones(1, linear.in_features) for linear in timed]
+    rows = [torch.ones(1, linear.in_features, dtype=torch.float32) for linear in timed]
 
     def run(is_packed: bool) -> None:
         for linear in timed:
@@ -123,6 +125,12 @@ def choose_for_one_row(linears: Sequence[PackedLinear]) -> None:
     seconds = _best_seconds(run)
     for linear in linears:
         linear.packs_one_row = seconds[False] > CLEARLY_FASTER * seconds[True]
+
+
+def kernel_facts(model: nn.Module) -> dict[str, Any]:
+    """Which kernels were found to be the faster ones for a view: what a pass costs depends on it."""
+    packed = next((module for module in model.modules() if isinstance(module, PackedLinear)), None)
+    return {} if packed is None else {"own": packed._kernel is not None, "packs_one_row": packed.packs_one_row}
 
 
 def _enough(linears: Sequence[L]) -> Sequence[L]:
@@ -148,16 +156,30 @@ def _best_seconds(run: Callable[[bool], None]) -> dict[bool, float]:
 
 
 def stamp(model: PreTrainedModel) -> tuple[int, ...]:
-    """Changes whenever a parameter is replaced or written to, or a module is added: then a view is out of date.
+    """Changes whenever a parameter is replaced, moved or written to, or a module or adapter comes or goes.
 
-    A model that was made under `torch.inference_mode()` has parameters that do not count what is written to them.
+    What is written through `.data`, or into parameters made under `torch.inference_mode()`, is counted nowhere; some
+    numbers of every parameter on the CPU stand for it.
     """
-    parameters = list(model.parameters())
+    modules, parameters = list(model.modules()), list(model.parameters())
+    adapters = [str(getattr(module, "active_adapters", "")) for module in modules if hasattr(module, "lora_A")]
     return (
-        sum(1 for _ in model.modules()),
-        hash(tuple(id(parameter) for parameter in parameters)),
+        len(modules),
+        hash(tuple(adapters)),
+        hash(tuple((id(each), each.data_ptr(), each.dtype, each.device) for each in parameters)),
         sum(parameter._version for parameter in parameters if not parameter.is_inference()),
+        _sample([each for each in parameters if each.device.type == "cpu" and each.is_floating_point()]),
     )
+
+
+def _sample(parameters: Sequence[Tensor]) -> int:
+    """A hash of a few numbers of each parameter, evenly spaced along its memory."""
+    some = [
+        each.detach().as_strided((SAMPLED,), (each.numel() // SAMPLED,)).float()
+        for each in parameters
+        if each.numel() >= SAMPLED and each.is_contiguous()
+    ]
+    return hash(torch.cat(some).numpy().tobytes()) if some else 0
 
 
 def _why_not(model: PreTrainedModel) -> str:
@@ -205,8 +227,8 @@ def _agree(view: PreTrainedModel, model: PreTrainedModel) -> bool:
 
 def _op_works() -> bool:
     try:
-        probe = nn.Linear(8, 8)
-        rows = torch.ones(2, 8)
+        probe = nn.Linear(8, 8, dtype=torch.float32)
+        rows = torch.ones(2, 8, dtype=torch.float32)
         with torch.no_grad():
             return bool(torch.allclose(PackedLinear(probe)(rows), probe(rows), atol=1e-5))
     except (AttributeError, RuntimeError, NotImplementedError):

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from phrasedraft.errors import first_line
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import Support, TargetIdentity, TargetSequence
 from phrasedraft.tree.draft_tree import DraftTree
@@ -102,9 +103,9 @@ def _try(
         rows = sequence.verify(draft).logits
         sequence.keep(path)
         after = sequence.verify(DraftTree.root_only(last)).logits[0]
-    except (RuntimeError, ValueError, IndexError, TypeError, KeyError, NotImplementedError) as error:
+    except (RuntimeError, ValueError, IndexError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
         return (
-            f"the model refuses the pass ({type(error).__name__}: {str(error).splitlines()[0][:120]})",
+            f"the model refuses the pass ({type(error).__name__}: {first_line(error)[:120]})",
             0.0,
             torch.float32,
         )

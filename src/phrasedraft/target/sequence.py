@@ -45,6 +45,11 @@ class Host(Protocol):
         """The keywords of the network's `forward`."""
         ...
 
+    @property
+    def rope_switch(self) -> int | None:
+        """The longest sequence whose positions are rotated by the short factors, where there are longer ones."""
+        ...
+
 
 class TransformersSequence:
     """One sequence in the target's cache, which holds every committed token but the last.
@@ -67,6 +72,9 @@ class TransformersSequence:
 
     def support_for(self, num_nodes: int) -> Support:
         """What a pass over `num_nodes` nodes can check exactly from here."""
+        switch, length = self._host.rope_switch, self.num_cached_tokens
+        if switch is not None and length < switch < length + num_nodes:
+            return Support.NOTHING  # the last rows of the pass would decide how the first ones are rotated
         if self._host.support is Support.TREE:
             return self._cache.support(num_nodes)
         return self._host.support
@@ -121,6 +129,9 @@ class TransformersSequence:
         return not self._pending and self._cache.crop(num_tokens)
 
     def _chunk_size(self, num_tokens: int) -> int:
+        switch = self._host.rope_switch
+        if switch is not None and self._cache.length + num_tokens > switch:
+            return num_tokens  # read in pieces, the first ones would be rotated as in a shorter text
         if self._host.support is not Support.NOTHING:
             return PREFILL_CHUNK_TOKENS
         # This target reads several tokens exactly only from an empty cache, so never in a second piece.

@@ -74,6 +74,8 @@ void pack(const float *weight, long outputs, long inputs, float *packed) {
 
 void multiply(const float *x, long rows, long inputs, const float *packed, const float *bias, long outputs, float *y,
               int threads) {
+  if (rows < 1)
+    return;
   const long panels = (outputs + PANEL - 1) / PANEL;
   const long num_blocks = (rows + MOST_ROWS - 1) / MOST_ROWS, most = (rows + num_blocks - 1) / num_blocks;
 #pragma omp parallel for schedule(static) num_threads(threads)

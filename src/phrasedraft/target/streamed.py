@@ -45,8 +45,8 @@ class StreamedKernel:
     def pack(self, weight: Float[Tensor, "output input"]) -> Float[Tensor, " packed"]:
         """The weight as `multiply` reads it, copied."""
         outputs, inputs = weight.shape
-        weight = weight.detach().contiguous()
-        packed = torch.empty(-(-outputs // self._panel) * self._panel * inputs)
+        weight = weight.detach().to("cpu", torch.float32).contiguous()
+        packed = torch.empty(-(-outputs // self._panel) * self._panel * inputs, dtype=torch.float32)
         self._pack(weight.data_ptr(), outputs, inputs, packed.data_ptr())
         return packed
 
@@ -87,13 +87,23 @@ def streamed_kernel() -> Build:
     if compiler is None:
         return Build(None, f"there is no C compiler ({', '.join(COMPILERS)}, or $CC)")
     try:
-        kernel = StreamedKernel(ctypes.CDLL(str(_compiled(compiler))))
+        kernel = StreamedKernel(_loaded(compiler))
         return Build(kernel) if _is_right(kernel) else Build(None, "the compiled kernel gives wrong products")
     except subprocess.CalledProcessError as error:
         complaint = (error.stderr or "").strip().splitlines() or ["no message"]
         return Build(None, f"`{compiler}` does not compile the kernel: {complaint[0]}")
     except (OSError, subprocess.TimeoutExpired, AttributeError) as error:
         return Build(None, f"the kernel cannot be compiled and loaded: {error}")
+
+
+def _loaded(compiler: str) -> ctypes.CDLL:
+    """The library; one in the cache folder that cannot be loaded is compiled anew."""
+    library = _compiled(compiler)
+    try:
+        return ctypes.CDLL(str(library))
+    except OSError:
+        library.unlink(missing_ok=True)
+        return ctypes.CDLL(str(_compiled(compiler)))
 
 
 def _compiler() -> str | None:
@@ -136,10 +146,12 @@ def _is_right(kernel: StreamedKernel) -> bool:
     """Whether products are those of torch, up to rounding, for shapes that do and do not fill a panel."""
     generator = torch.Generator().manual_seed(0)
     for outputs, inputs in ((100, 48), (64, 33)):
-        weight, bias = (torch.randn(shape, generator=generator) for shape in ((outputs, inputs), (outputs,)))
+        weight, bias = (
+            torch.randn(shape, generator=generator, dtype=torch.float32) for shape in ((outputs, inputs), (outputs,))
+        )
         packed = kernel.pack(weight)
         for count in TRIED_ROWS:
-            rows = torch.randn(count, inputs, generator=generator)
+            rows = torch.randn(count, inputs, generator=generator, dtype=torch.float32)
             if not torch.allclose(
                 kernel.multiply(rows, packed, bias, outputs), F.linear(rows, weight, bias), atol=1e-4
             ):
