@@ -1,9 +1,11 @@
 import json
 import os
+from pathlib import Path
 
 import pytest
 
 from phrasedraft import load_target
+from phrasedraft.corpus.answers import is_held_out, read_corpora
 from phrasedraft.phrases import PhraseVocabulary
 from phrasedraft.target.loading import load_tokenizer
 
@@ -27,7 +29,7 @@ def corpus(llama, tmp_path_factory):
 def test_phrases_are_written_and_shown(run, llama, corpus, tmp_path):
     result = run("mine", llama, "--corpus", corpus, "-o", "made/phrases.safetensors", *SETTINGS)
     assert result.exit_code == 0, result.output
-    for part in ("phrases.safetensors", "prefixes", "12 answers", "words", "category", "top phrases", "'the'"):
+    for part in ("phrases.safetensors", "prefixes", "11 answers", "words", "category", "top phrases", "'the'"):
         assert part in result.stdout
     vocabulary = PhraseVocabulary.load(tmp_path / "made" / "phrases.safetensors")
     assert f"{len(vocabulary):,} of up to {vocabulary.max_tokens} tokens" in result.stdout
@@ -42,6 +44,16 @@ def test_json_says_what_is_in_the_file(answer_of, llama, corpus, tmp_path, metho
     assert found["mean_tokens"] == vocabulary.lengths.mean() > 1.5
     assert found["settings"]["method"] == method
     assert sum(found["by_category"].values()) == 60
+
+
+def test_answers_that_training_will_hold_out_are_not_mined(run, llama, corpus, tmp_path):
+    run("mine", llama, "--corpus", corpus, "-o", "p.safetensors", *SETTINGS)
+    provenance = PhraseVocabulary.provenance(tmp_path / "p.safetensors")
+    assert provenance["held_out_share"] == "0.05"
+    held_out = [answer.id for answer in read_corpora([Path(corpus)])[0].answers if is_held_out(answer, 0.05, 0)]
+    assert held_out == ["q-10"]
+    whole = run("mine", llama, "--corpus", corpus, "-o", "all.safetensors", *SETTINGS, "--held-out-share", "0")
+    assert "12 answers" in whole.stdout
 
 
 def test_the_file_says_how_it_was_made(run, llama, corpus, tmp_path):

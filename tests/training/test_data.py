@@ -112,10 +112,8 @@ def test_held_out_answers_to_prompts_that_are_trained_on_are_counted_aloud(tmp_p
         seed=0,
         console=console,
     )
-    held_out = len(data[0].held_out)
-    assert (
-        f"{held_out} of {held_out} held-out answers are to prompts that are trained on too" in console.file.getvalue()
-    )
+    count = len(data[0].held_out)
+    assert f"{count} of {count} held-out answers are to prompts that are trained on too" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("line", ["9" * 5000, "[" * 100_000])

@@ -31,7 +31,7 @@ class LetterTokenizer:
         return {f"Ġ{chr(0x4E00 - 0x4D00 + token)}": token for token in range(3, VOCAB)} | {"<0>": 0, "<1>": 1, "<2>": 2}
 
     def encode(self, text, *, add_special_tokens):
-        raise NotImplementedError
+        return []  # no text is written in its words
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_a_head_says_where_it_comes_from(target, tmp_path):
     assert {"torch", "python", "phrasedraft"} <= provenance["versions"].keys()
     assert len(provenance["epochs"]) == 4
     card = (tmp_path / "head" / "README.md").read_text()
-    assert "The training data are the answers in the files below." in card
+    assert "none of their prompts shares 13 tokens in a row with a bundled evaluation prompt" in card
     assert "phrasedraft fit synthetic" in card
     assert f"{provenance['held_out']['train']['8']['tokens_per_pass']:.3f}" in card
 
