@@ -23,6 +23,8 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from phrasedraft.target.attention import share_keys
+from phrasedraft.target.joint import JointProduct, join_same_rows
+from phrasedraft.target.norms import replace_norms
 from phrasedraft.target.quantised import is_quantized
 from phrasedraft.target.streamed import StreamedKernel, streamed_kernel
 
@@ -66,6 +68,11 @@ class PackedLinear(nn.Module):
         weight = linear.weight.detach()
         self.packed_weight = kernel.pack(weight) if kernel else torch.ops.mkldnn._reorder_linear_weight(weight, None)
         self.packs_one_row = True
+        self._joint: tuple[JointProduct, int] | None = None
+
+    def join(self, joint: JointProduct, place: int) -> None:
+        """Take the product from one that is computed for several linears at once."""
+        self._joint, self.packed_weight = (joint, place), self.weight.detach()  # the packed copy is in there
 
     def forward(self, rows: Float[Tensor, "*batch input"]) -> Float[Tensor, "*batch output"]:
         """The product with the weight, plus the bias."""
@@ -76,6 +83,8 @@ class PackedLinear(nn.Module):
             return torch.ops.mkldnn._linear_pointwise(rows, self.packed_weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
         if num_rows > MOST_STREAMED_ROWS or rows.dtype is not torch.float32:
             return F.linear(rows, self.weight, self.bias)
+        if self._joint is not None:
+            return self._joint[0].part(rows, self._joint[1])
         return self._kernel.multiply(rows, self.packed_weight, self.bias, self.out_features)
 
 
@@ -95,7 +104,13 @@ def packed_view(model: PreTrainedModel, *, wanted: bool = True) -> PackedView:
     share_keys(view)
     if not _agree(view.eval(), model):
         return PackedView(model, "the packed linears do not reproduce this model", stamp(model))
-    choose_for_one_row([module for module in view.modules() if isinstance(module, PackedLinear)])
+    linears = [module for module in view.modules() if isinstance(module, PackedLinear)]
+    choose_for_one_row(linears)
+    if kernel is not None:
+        replace_norms(view, kernel)
+        join_same_rows(view, linears, kernel)
+        if not _agree(view, model):
+            return PackedView(model, "the packed linears do not reproduce this model", stamp(model))
     return PackedView(view, "", stamp(model), f"no kernel of our own: {build.why_not}" if build.why_not else "")
 
 

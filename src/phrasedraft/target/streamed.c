@@ -5,6 +5,7 @@
  * along k in order, in stretches that are added up (a long sum loses more), so a row's result does not depend on how
  * many rows there are.
  */
+#include <math.h>
 #include <stddef.h>
 
 #if defined(__AVX512F__)
@@ -62,6 +63,29 @@ static const block blocks[] = {NULL, block_1, block_2, block_3, block_4, block_5
                                block_7, block_8, block_9, block_10, block_11, block_12,
 #endif
 };
+
+/* Each row over its root mean square, times the weight. */
+void rms_norm(const float *x, long rows, long width, const float *weight, float epsilon, float *y) {
+  for (long row = 0; row < rows; row++) {
+    const float *in = x + row * width;
+    float *out = y + row * width;
+    vector sums[2] = {{0}};
+    long k = 0;
+    for (; k + PANEL <= width; k += PANEL) {
+      const vector low = *(const vector *)(in + k), high = *(const vector *)(in + k + LANES);
+      sums[0] += low * low;
+      sums[1] += high * high;
+    }
+    float sum = 0;
+    for (int lane = 0; lane < LANES; lane++)
+      sum += sums[0][lane] + sums[1][lane];
+    for (; k < width; k++)
+      sum += in[k] * in[k];
+    const float scale = 1 / sqrtf(sum / (float)width + epsilon);
+    for (k = 0; k < width; k++)
+      out[k] = weight[k] * (in[k] * scale);
+  }
+}
 
 long panel_width(void) { return PANEL; }
 

@@ -34,11 +34,12 @@ class StreamedKernel:
     """The compiled kernel. Threads are torch's own, as many as torch uses; float32 on the CPU only."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
-        self._multiply, self._pack = library.multiply, library.pack
+        self._multiply, self._pack, self._rms_norm = library.multiply, library.pack, library.rms_norm
         pointer, number = ctypes.c_void_p, ctypes.c_long
         self._multiply.argtypes = [pointer, number, number, pointer, pointer, number, pointer, ctypes.c_int]
         self._pack.argtypes = [pointer, number, number, pointer]
-        self._multiply.restype = self._pack.restype = None
+        self._rms_norm.argtypes = [pointer, number, number, pointer, ctypes.c_float, pointer]
+        self._multiply.restype = self._pack.restype = self._rms_norm.restype = None
         library.panel_width.restype = ctypes.c_long
         self._panel = int(library.panel_width())
 
@@ -67,6 +68,15 @@ class StreamedKernel:
             result.data_ptr(),
             torch.get_num_threads(),
         )
+        return result
+
+    def rms_norm(
+        self, rows: Float[Tensor, "*batch hidden"], weight: Float[Tensor, " hidden"], epsilon: float
+    ) -> Float[Tensor, "*batch hidden"]:
+        """Contiguous rows, each over its root mean square, times the weight."""
+        result = torch.empty_like(rows)
+        width = rows.shape[-1]
+        self._rms_norm(rows.data_ptr(), rows.numel() // width, width, weight.data_ptr(), epsilon, result.data_ptr())
         return result
 
 
@@ -114,7 +124,7 @@ def _compiler() -> str | None:
 def _compiled(compiler: str) -> Path:
     """The library in the cache folder, one for each processor, compiler and version of the source."""
     native = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
-    flags = ("-std=gnu11", "-O3", native, "-ffp-contract=fast", "-fPIC")
+    flags = ("-std=gnu11", "-O3", native, "-ffp-contract=fast", "-fno-math-errno", "-fPIC")
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True, timeout=10).stdout
     key = hashlib.sha256("\0".join((SOURCE.read_text(), *flags, version, processor())).encode()).hexdigest()[:16]
     library = cache_folder() / "kernels" / f"streamed-{key}.so"
