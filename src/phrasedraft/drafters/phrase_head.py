@@ -5,6 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from phrasedraft.drafters.head_config import PHRASE, HeadConfig
+from phrasedraft.drafters.node_masses import NodeMasses
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.drafters.protocol import DraftBudget
@@ -32,23 +33,35 @@ class PhraseHead(TrainedHead):
         super().__init__(scorer=scorer, vocabulary=vocabulary, config=config)
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self._builder = PhraseTreeBuilder(vocabulary.trie)
+        self._masses = NodeMasses(vocabulary.trie)
 
     def place(self, device: torch.device) -> None:
         """Move the weights to where the target's hidden states are."""
         super().place(device)
         self.normaliser.to(device)
+        self._masses.place(device)
 
     def propose(self, state: HeadState, budget: DraftBudget) -> DraftTree:
         """The most probable phrases, merged into one tree; one path where only a chain counts."""
         if budget.num_draft_tokens <= 0 or budget.max_depth <= 0 or not len(self.vocabulary):
             return DraftTree.root_only(state.token)
-        probabilities = self.probabilities(state.hidden, self.embedding(state))[0]
-        if not torch.isfinite(probabilities).all():
+        masses = self.masses(state.hidden, self.embedding(state))
+        if not torch.isfinite(masses).all():
             self.warn_not_finite(state)
             return DraftTree.root_only(state.token)
         num_nodes = max(budget.num_draft_tokens, CHAIN_SEARCH) if budget.chain_only else budget.num_draft_tokens
-        tree = self._builder.grow(probabilities, state.token, num_nodes, budget.max_depth)
+        tree = self._builder.grow_from(masses, state.token, num_nodes, budget.max_depth)
         return tree.best_chain().cut(budget.num_draft_tokens) if budget.chain_only else tree
+
+    @torch.inference_mode()
+    def masses(
+        self, hidden: Float[Tensor, "1 feature"], embedding: Float[Tensor, "1 hidden"]
+    ) -> Float[Tensor, " node"]:
+        """For each node of the vocabulary's trie, the probability that the target goes on along its path."""
+        if not self._masses.is_closed:
+            return self._builder.masses(self.probabilities(hidden, embedding)[0])
+        scores = self.scorer(hidden.to(self._device), embedding.to(self._device))[0]
+        return self._masses.of(scores.float() / self.config.temperature)
 
     @torch.inference_mode()
     def probabilities(

@@ -30,14 +30,25 @@ class PhraseTreeBuilder:
 
         Any first nodes of the tree are themselves the best tree of that size. Nodes of no probability are left out.
         """
+        return self.grow_from(self.masses(probabilities), root_token, num_draft_tokens, max_depth)
+
+    def masses(self, probabilities: Float[Tensor, " phrase"]) -> Float[Tensor, " node"]:
+        """The probability of all phrases that begin with the path of each node of the trie."""
+        order, first, last, _ = self._index_on(probabilities.device)
+        # Monotone even where the device sums in another order, so no child can weigh more than its parent.
+        sums = torch.nn.functional.pad(probabilities.double()[order].cumsum(0), (1, 0)).cummax(0).values
+        return sums[last] - sums[first]
+
+    def grow_from(
+        self, masses: Float[Tensor, " node"], root_token: int, num_draft_tokens: int, max_depth: int
+    ) -> DraftTree:
+        """The same from the mass of each node of the trie."""
         num_nodes = int(np.searchsorted(self._trie.depths, max_depth, side="right"))  # shallow nodes come first
         size = min(num_draft_tokens, num_nodes)
         if size <= 0:
             return DraftTree.root_only(root_token)
-        order, first, last, rank = self._index_on(probabilities.device)
-        # Monotone even where the device sums in another order, so no child can weigh more than its parent.
-        sums = torch.nn.functional.pad(probabilities.double()[order].cumsum(0), (1, 0)).cummax(0).values
-        masses = sums[last[:num_nodes]] - sums[first[:num_nodes]]
+        masses = masses[:num_nodes].double()
+        rank = self._index_on(masses.device)[-1]
         best = torch.topk(masses * rank[:num_nodes], size, sorted=False).indices
         nodes, values = torch.stack([best.double(), masses[best]]).cpu().numpy()  # one copy off the device
         return self._tree(nodes.astype(np.int64), values, root_token)
