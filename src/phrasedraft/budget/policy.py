@@ -86,7 +86,8 @@ class AdaptiveBudget:
         most = min(len(values) - 1, self._most)
         drafting, gained = self._draft_seconds.value, accumulate(values[1 : most + 1], initial=0.0)
         plain, *drafted = self._seconds_up_to(most, context_tokens)
-        seconds = [plain, *(self._after_more + each for each in drafted)]
+        after = self._after_more
+        seconds = [plain, *(after + each for each in drafted)]
         scale = self.scale
         rates = [(1 + scale * sum_) / (drafting + each) for sum_, each in zip(gained, seconds, strict=True)]
         return max(range(most + 1), key=rates.__getitem__)

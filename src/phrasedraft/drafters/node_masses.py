@@ -24,7 +24,7 @@ class NodeMasses:
         self._parents = torch.from_numpy(trie.parents)
         self._groups = self._parents + 1  # children of the root are group 0, those of node i group i + 1
         ends = torch.bincount(torch.from_numpy(trie.depths)).cumsum(0).tolist()
-        self._levels = [slice(start, end) for start, end in itertools.pairwise(ends)]
+        self._levels = [slice(start, end) for start, end in itertools.pairwise(ends[1:])]  # all but the first
 
     def place(self, device: torch.device) -> None:
         """Move to where the scores are."""
