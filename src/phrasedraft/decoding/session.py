@@ -40,7 +40,7 @@ class Session:
         self._sequence = sequence or target.start(features)
         self._text = list(cached_tokens)
         self._is_settled = True
-        self._weights = self._stamp()
+        self._weights: object = None  # of no text yet
         self.turn = 0
 
     @property
@@ -56,7 +56,8 @@ class Session:
                 break
             shared += 1
         weights = self._stamp()
-        if not self._is_settled or weights != self._weights or not self._sequence.crop(shared):
+        has_changed = self._weights is not None and weights != self._weights
+        if not self._is_settled or has_changed or not self._sequence.crop(shared):
             self._sequence = self._target.start(self._features)
             shared = 0
         self._text = list(prompt)
