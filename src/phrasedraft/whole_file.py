@@ -16,7 +16,8 @@ def replace_file(path: Path, data: bytes) -> None:
         _replace(path, data)
     except OSError as error:
         raise DataError(
-            f"`{path}` cannot be written: {error.strerror}", hint="make room, or name a folder you may write to"
+            f"`{path}` cannot be written: {error.strerror or error}",
+            hint="make room, or name a folder you may write to",
         ) from error
 
 
@@ -32,7 +33,10 @@ def make_folder(folder: Path, name: str = "output") -> None:
 
 def check_writable(folder: Path, name: str = "output") -> None:
     """The same without making it: its nearest parent must be a folder that may be written to."""
-    nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    try:
+        nearest = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
+    except OSError as error:
+        raise OptionError(f"{name} `{folder}` cannot be written: {error.strerror}", hint="check the path") from error
     if not nearest.is_dir():
         raise OptionError(f"{name} `{folder}` cannot be written: `{nearest}` is a file", hint="name another folder")
     if not os.access(nearest, os.W_OK):

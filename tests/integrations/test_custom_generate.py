@@ -327,7 +327,9 @@ def test_a_processor_with_a_state_is_refused_for_several_rows_and_right_for_one(
     assert stats.num_accepted_tokens > 0
     prompts = torch.tensor([PROMPT, PROMPT])
     with pytest.raises(OptionError, match="`UnbatchedClassifierFreeGuidanceLogitsProcessor` keeps a state"):
-        model.generate(prompts, custom_generate=phrase_generate(RightDrafter(answer)), guidance_scale=1.6)
+        model.generate(
+            prompts, custom_generate=phrase_generate(RightDrafter(answer)), guidance_scale=1.6, max_new_tokens=4
+        )
 
 
 def test_a_filled_cache_beside_padding_is_refused():
@@ -341,6 +343,7 @@ def test_a_filled_cache_beside_padding_is_refused():
             text,
             attention_mask=mask,
             custom_generate=phrase_generate(RightDrafter(())),
+            max_new_tokens=4,
             pad_token_id=0,
             **{cache_keyword(model): cache},
         )

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
-from phrasedraft.errors import HeadFileError, OptionError
+from phrasedraft.errors import DataError, HeadFileError, OptionError
 from phrasedraft.phrases import PhraseVocabulary
 
 phrases = st.lists(st.lists(st.integers(0, 2**31 - 1), min_size=1, max_size=6).map(tuple), max_size=20)
@@ -149,7 +149,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError("no space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(DataError, match="cannot be written: no space left"):
         PhraseVocabulary.from_phrases([(7, 8)]).save(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]

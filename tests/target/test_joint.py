@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import zoo
-from phrasedraft import TransformersTarget
+from kit import PROMPT, RandomTreeDrafter, greedy_answer
+from phrasedraft import Decoder, Stopping, TransformersTarget
 from phrasedraft.target.joint import JointProduct
 from phrasedraft.target.norms import StreamedNorm, replace_norms
 from phrasedraft.target.packing import PackedLinear
@@ -70,6 +71,23 @@ def joints_of(view):
     return sorted(found.values())
 
 
+@pytest.fixture
+def _own_kernel(monkeypatch):
+    """Take our kernel whatever is faster for products as small as these."""
+    monkeypatch.setattr("phrasedraft.target.packing.faster_kernel", lambda _, kernel: kernel)
+
+
+@pytest.mark.usefixtures("_own_kernel")
+@pytest.mark.parametrize("family", zoo.FAMILIES)
+def test_the_text_of_every_family_is_its_own(family):
+    answer = greedy_answer(family, 20)
+    decoder = Decoder(TransformersTarget(zoo.tiny_model(family)), RandomTreeDrafter(answer), num_draft_tokens=5)
+    generation = decoder.generate(PROMPT, stopping=Stopping(max_new_tokens=20))
+    assert generation.tokens == answer
+    assert generation.stats.num_accepted_tokens > 0 or family == "mamba"
+
+
+@pytest.mark.usefixtures("_own_kernel")
 @pytest.mark.parametrize(
     ("family", "groups"),
     [
@@ -94,6 +112,7 @@ def test_a_norm_is_that_of_torch(shape):
     torch.testing.assert_close(found, F.rms_norm(rows, shape[-1:], weight, 1e-5), atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("_own_kernel")
 @pytest.mark.parametrize(
     ("family", "has_norms"), [("llama", True), ("qwen3", True), ("gemma2", False), ("gpt2", False)]
 )

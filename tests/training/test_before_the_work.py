@@ -44,8 +44,8 @@ def test_ids_and_names_that_clash_are_refused_before_anything_is_answered(tmp_pa
     ("changes", "message"),
     [
         ({"endpoint_model": "served"}, "no server is named"),
-        ({"output": "file/head"}, "`file` is a file"),
-        ({"work": "file/work"}, "`file` is a file"),
+        ({"output": "file/head"}, "file` is a file"),
+        ({"work": "file/work"}, "file` is a file"),
     ],
 )
 def test_a_recipe_that_cannot_be_carried_out_is_refused(tmp_path, monkeypatch, changes, message):
@@ -98,7 +98,9 @@ def test_prompts_that_hold_an_evaluation_prompt_are_counted_and_the_card_says_so
     path = fitted.corpus(tmp_path, [*fitted.questions(), message[:60]])
     result = fitted.fitted(path, tmp_path)
     assert result.head.config.provenance["overlap"]["gsm8k_test"] == 1
-    assert "1 of their prompts share 13 tokens in a row" in (tmp_path / "head" / "README.md").read_text()
+    assert (
+        "with a bundled evaluation prompt: 1 with one of `gsm8k_test`" in (tmp_path / "head" / "README.md").read_text()
+    )
 
 
 def test_files_and_folders_that_cannot_be_written_are_clear_errors(tmp_path):

@@ -16,6 +16,8 @@ PLAIN_EVERY = 256
 """After so many drafts in a row one pass goes without, to see what plain decoding costs now."""
 
 
+MOST_LOADING = 64
+"""A first draft that takes longer than so many plain passes is no loading any more."""
 MOST_DRAFTING = 3
 """A draft counts at most so many times the median of the last ones."""
 
@@ -123,12 +125,12 @@ class AdaptiveBudget:
         """What a draft cost beyond plain decoding of the same tokens, in plain passes.
 
         Draft and pass count with what such drafts and passes take, not with what these took: one that hung is nobody's
-        fault.
+        fault. Nor is the first draft of all, which loads what later ones find loaded.
         """
         plain = self.pass_seconds(0, outcome.context_tokens)
-        drafting = 0.0  # of the first draft of all, which loads what later ones find loaded
-        if self._has_drafted:
-            drafting = min(outcome.draft_seconds, MOST_DRAFTING * self._draft_seconds.value)
+        drafting = min(outcome.draft_seconds, MOST_DRAFTING * self._draft_seconds.value)
+        if not self._has_drafted and drafting < MOST_LOADING * plain:
+            drafting = 0.0
         after = self._after_more if outcome.num_nodes else 0.0
         seconds = drafting + after + self.pass_seconds(outcome.num_nodes, outcome.context_tokens)
         return seconds / plain - (1 + outcome.num_accepted)

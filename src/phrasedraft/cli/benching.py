@@ -88,6 +88,7 @@ def bench_methods(target_options: TargetOptions, options: BenchOptions, *, as_js
             if options.most_load is not None:
                 count = folder.forget_disturbed(options.most_load)
                 notes.print(f"{count} turns were disturbed by other programs and are measured again")
+            folder.notes["sittings"] = [*folder.notes.get("sittings", []), time.time()]  # kept with the next note
         measured.append(_measure(loaded, options, drafters, sets, folder, notes))
     assert folder is not None
     results = [result for each in measured for result in each.results]
@@ -215,7 +216,6 @@ def _prepare(
         folder.note("costs", costs)
     if "fertility" not in folder.notes:
         folder.note("fertility", fertility_lines(loaded))
-    folder.note("sittings", [*folder.notes.get("sittings", []), time.time()])
     folder.note("started", folder.notes.get("started", time.strftime("%Y-%m-%dT%H:%M:%S%z")))
 
 

@@ -15,7 +15,7 @@ from phrasedraft.cli.loading import load_target_quietly
 from phrasedraft.cli.options import AsJson, LoadOptions
 from phrasedraft.phrases import PhraseVocabulary
 from phrasedraft.training.fit import fit
-from phrasedraft.training.fit_settings import FitSettings
+from phrasedraft.training.fit_settings import TOKEN_CHAIN, FitSettings
 from phrasedraft.training.settings import with_overrides
 
 
@@ -45,7 +45,9 @@ def train(
     resolved = with_overrides(FitSettings(), overrides)
     vocabulary = PhraseVocabulary.load(phrases)
     mined = json.loads(PhraseVocabulary.provenance(phrases).get("settings", "{}"))
-    resolved = replace(resolved, vocabulary=replace(resolved.vocabulary, **mined))
+    known = {name: value for name, value in mined.items() if name in vars(resolved.vocabulary)}
+    if resolved.head.kind != TOKEN_CHAIN:  # which takes nothing but the single tokens from the file
+        resolved = replace(resolved, vocabulary=replace(resolved.vocabulary, **known))
     result = fit(
         load_target_quietly(target, LoadOptions(dtype=dtype, device=device)),
         corpus,

@@ -5,6 +5,7 @@ a map of its own for each place in a phrase. Frequent tokens can have a learnt r
 and embeddings may be one is known from language models (Press and Wolf 2017, 1608.05859); here they are the target's.
 """
 
+import weakref
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -84,12 +85,20 @@ class ComposedOutput(nn.Module):
         self.own = nn.Parameter(torch.zeros(len(self.owners), trunk_width))
         self.bias = nn.Parameter(torch.zeros(len(lengths)))
         self._rows: Tensor | None = None
+        self._target: weakref.ref[object] | None = None
         self._stamp: tuple[object, ...] = ()
 
     @property
     def is_attached(self) -> bool:
         """Whether the embeddings are known."""
         return len(self.table) > 0
+
+    def attach_once(self, embed: Embed) -> None:
+        """Read the embeddings unless they are this target's already."""
+        target: object = getattr(embed, "__self__", embed)  # a bound method is another object each time
+        if self._target is None or self._target() is not target:
+            self.attach(embed)
+            self._target = weakref.ref(target)
 
     def attach(self, embed: Embed) -> None:
         """Read the embeddings of the tokens in entries, evened out: of mean 0, and of length 1 in the mean."""
@@ -131,8 +140,8 @@ class ComposedOutput(nn.Module):
         return rows.index_add(0, self.owners, self.own) if len(self.owners) else rows
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the rows, which a copy composes itself."""
-        return {**self.__dict__, "_rows": None}
+        """Without the rows, which a copy composes itself, and without whose embeddings these are."""
+        return {**self.__dict__, "_rows": None, "_target": None}
 
 
 def _version(tensor: Tensor) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Sequence
 from itertools import count
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.drafters.source import Candidate
@@ -21,6 +21,7 @@ class Proposal(NamedTuple):
     probability: float
 
 
+@runtime_checkable
 class Believed(Protocol):
     """How far each source is believed."""
 

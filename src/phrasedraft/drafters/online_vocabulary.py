@@ -5,7 +5,8 @@ it also drafts tokens the head has no entry for, once the session has used them,
 """
 
 import heapq
-from collections.abc import Sequence
+import weakref
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import RLock
@@ -62,6 +63,8 @@ class OnlineVocabulary:
         self._stacked: tuple[list[int], Float[Tensor, "token trunk"]] = ([], torch.zeros((0, 0)))
         self._origin: online_file.Origin | None = None
         self._lock = RLock()  # decoders share drafters over threads
+        self._learnt: list[int] = []  # the last text, whose state is `_last`
+        self._last: Callable[[], OnlineState | None] = lambda: None
 
     @property
     def features(self) -> FeatureSpec:
@@ -106,23 +109,31 @@ class OnlineVocabulary:
     def begin(
         self, prompt: Sequence[int], committed: int, hidden: Float[Tensor, "row feature"], embed: Embed
     ) -> OnlineState:
-        """Learn from what was read of the prompt in this turn, and from the first token."""
+        """Learn from the prompt, but for what the last text began with as well, and from the first token.
+
+        So the turns of a conversation are learnt from once, though each prompt holds those before.
+        """
         with self._lock:
             if self._head and len(self._head.vocabulary) and (self._composed is None or self._composed.embed != embed):
                 self._forget_rows()
                 self._composed = ComposedRows(self._head, embed)
-        first = len(prompt) - len(hidden)  # what was in the cache was learnt from when it was read
-        text = tuple(prompt[max(first + 1 - self.phrases.settings.max_tokens, 0) : first])
         with self._lock:
+            first = _num_shared(self._learnt, prompt)
+            text = tuple(prompt[max(first + 1 - self.phrases.settings.max_tokens, 0) : first])
             for token in (*prompt[first:], committed):
                 text = self.phrases.learn(text, token)
-        return OnlineState(text=text, head=HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed))
+            self._learnt = [*prompt, committed]
+            state = OnlineState(text=text, head=HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed))
+            self._last = weakref.ref(state)
+        return state
 
     def update(self, state: OnlineState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
         """Learn from what was committed."""
         with self._lock:
             for token in committed:
                 state.text = self.phrases.learn(state.text, token)
+            if self._last() is state:
+                self._learnt.extend(committed)
         if committed:
             state.head.hidden, state.head.token = hidden[-1:].clone(), committed[-1]
 
@@ -188,6 +199,12 @@ class OnlineVocabulary:
 
     def _forget_rows(self) -> None:
         self._composed, self._rows, self._stacked = None, {}, ([], torch.zeros((0, 0)))
+
+
+def _num_shared(one: Sequence[int], other: Sequence[int]) -> int:
+    """How many tokens two texts begin with in common."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _surest(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -33,14 +33,11 @@ class PhraseScorer(nn.Module):
         self.mix_norm = nn.LayerNorm(trunk_width)
         self.dropout = nn.Dropout(dropout)  # in training only
         self.output = nn.Linear(trunk_width, num_phrases) if output is None else output
-        self._seen: object = None  # whose embeddings the rows are composed of
 
     def see(self, embed: Embed) -> None:
         """Let rows that are composed of the target's embeddings read them, once a target; others need none."""
-        target = getattr(embed, "__self__", embed)  # a bound method is another object each time
-        if isinstance(self.output, ComposedOutput) and self._seen is not target:
-            self.output.attach(embed)
-            self._seen = target
+        if isinstance(self.output, ComposedOutput):
+            self.output.attach_once(embed)
 
     @torch.no_grad()
     def shrink_rows(self, factor: float) -> None:

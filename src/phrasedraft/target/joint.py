@@ -21,11 +21,11 @@ NUM_TOKENS = 3
 
 @runtime_checkable
 class Joinable(Protocol):
-    """A linear that can hand its product to a `JointProduct`."""
+    """A linear that can take its product from a `JointProduct`."""
 
-    weight: Tensor
-    bias: Tensor | None
-    out_features: int
+    def operands(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias."""
+        ...
 
     def join(self, joint: "JointProduct", place: int) -> None:
         """Take the product from there from now on."""
@@ -40,15 +40,14 @@ class JointProduct:
 
     def __init__(self, linears: Sequence[Joinable], kernel: StreamedKernel) -> None:
         self._kernel = kernel
-        self._packed = kernel.pack(torch.cat([linear.weight.detach() for linear in linears]))
-        biases = [linear.bias for linear in linears]
+        operands = [linear.operands() for linear in linears]
+        self._packed = kernel.pack(torch.cat([weight.detach() for weight, _ in operands]))
         self._bias = None
-        if any(bias is not None for bias in biases):
-            zeros = [linear.weight.new_zeros(linear.out_features) for linear in linears]
+        if any(bias is not None for _, bias in operands):
             self._bias = torch.cat(
-                [zero if bias is None else bias.detach() for bias, zero in zip(biases, zeros, strict=True)]
+                [weight.new_zeros(len(weight)) if bias is None else bias.detach() for weight, bias in operands]
             )
-        self._ends = list(accumulate(linear.out_features for linear in linears))
+        self._ends = list(accumulate(len(weight) for weight, _ in operands))
         self._last = threading.local()
 
     def part(self, rows: Float[Tensor, "*batch input"], place: int) -> Float[Tensor, "*batch output"]:
@@ -72,6 +71,8 @@ def join_same_rows(view: PreTrainedModel, linears: Sequence[J], kernel: Streamed
     saved = 0
     for group in _groups(_calls(view, linears)):
         joinable = [linear for linear in group if isinstance(linear, Joinable)]
+        if len(joinable) < 2:
+            continue
         joint = JointProduct(joinable, kernel)
         for place, linear in enumerate(joinable):
             linear.join(joint, place)

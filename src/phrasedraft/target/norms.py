@@ -3,6 +3,8 @@
 A module is replaced in our own set of modules only, where it looks like such a norm and gives what the kernel gives.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,16 +19,17 @@ MOST_ROWS = 128
 class StreamedNorm(nn.Module):
     """A norm computed by our kernel for a few rows, by the model's own module for many or for other precisions."""
 
-    def __init__(self, norm: nn.Module, epsilon: float, kernel: StreamedKernel) -> None:
+    def __init__(self, norm: nn.Module, weight: Tensor, epsilon: float, kernel: StreamedKernel) -> None:
         super().__init__()
-        self.weight = norm.weight
+        self.weight = weight
         self._norm, self._epsilon, self._kernel = norm, epsilon, kernel
 
-    def forward(self, rows: Float[Tensor, "*batch hidden"]) -> Float[Tensor, "*batch hidden"]:
-        """The rows over their root mean square, times the weight."""
+    def forward(self, rows: Float[Tensor, "*batch hidden"], *more: Any, **named: Any) -> Float[Tensor, "*batch hidden"]:
+        """The rows over their root mean square, times the weight; with anything more, what the model makes of it."""
         width = rows.shape[-1]
-        if rows.dtype is not torch.float32 or rows.numel() > MOST_ROWS * width or not rows.is_contiguous():
-            norm: Tensor = self._norm(rows)
+        is_ours = rows.dtype is torch.float32 and rows.numel() <= MOST_ROWS * width and rows.is_contiguous()
+        if more or named or not is_ours:
+            norm: Tensor = self._norm(rows, *more, **named)
             return norm
         return self._kernel.rms_norm(rows, self.weight, self._epsilon)
 
@@ -52,9 +55,9 @@ def _as_streamed(norm: nn.Module, kernel: StreamedKernel) -> StreamedNorm | None
     if weight.ndim != 1 or weight.dtype is not torch.float32:
         return None
     rows = torch.randn(1, 5, len(weight), generator=torch.Generator().manual_seed(0), dtype=torch.float32)
-    found = StreamedNorm(norm, epsilon, kernel)
+    found = StreamedNorm(norm, weight, epsilon, kernel)
     try:
         is_right = torch.allclose(found(rows), norm(rows), atol=1e-5, rtol=1e-5)
-    except (RuntimeError, TypeError, ValueError):
+    except (AttributeError, RuntimeError, TypeError, ValueError):
         return None
     return found if is_right else None

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from phrasedraft.errors import first_line
 from phrasedraft.target.attention import share_keys
 from phrasedraft.target.joint import JointProduct, join_same_rows
 from phrasedraft.target.norms import replace_norms
@@ -70,6 +71,10 @@ class PackedLinear(nn.Module):
         self.packs_one_row = True
         self._joint: tuple[JointProduct, int] | None = None
 
+    def operands(self) -> tuple[Tensor, Tensor | None]:
+        """Weight and bias."""
+        return self.weight, self.bias
+
     def join(self, joint: JointProduct, place: int) -> None:
         """Take the product from one that is computed for several linears at once."""
         self._joint, self.packed_weight = (joint, place), self.weight.detach()  # the packed copy is in there
@@ -107,8 +112,11 @@ def packed_view(model: PreTrainedModel, *, wanted: bool = True) -> PackedView:
     linears = [module for module in view.modules() if isinstance(module, PackedLinear)]
     choose_for_one_row(linears)
     if kernel is not None:
-        replace_norms(view, kernel)
-        join_same_rows(view, linears, kernel)
+        try:
+            replace_norms(view, kernel)
+            join_same_rows(view, linears, kernel)
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            return PackedView(model, f"our modules cannot run this model: {first_line(error)}", stamp(model))
         if not _agree(view, model):
             return PackedView(model, "the packed linears do not reproduce this model", stamp(model))
     return PackedView(view, "", stamp(model), f"no kernel of our own: {build.why_not}" if build.why_not else "")
@@ -143,9 +151,9 @@ def choose_for_one_row(linears: Sequence[PackedLinear]) -> None:
 
 
 def kernel_facts(model: nn.Module) -> dict[str, Any]:
-    """Which kernels were found to be the faster ones for a view: what a pass costs depends on it."""
+    """Whose kernel was found to be the faster one for a view: what a pass costs depends on it."""
     packed = next((module for module in model.modules() if isinstance(module, PackedLinear)), None)
-    return {} if packed is None else {"own": packed._kernel is not None, "packs_one_row": packed.packs_one_row}
+    return {} if packed is None else {"own": packed._kernel is not None}
 
 
 def _enough(linears: Sequence[L]) -> Sequence[L]:

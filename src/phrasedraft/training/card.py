@@ -84,9 +84,7 @@ def _overlap(provenance: Mapping[str, Any]) -> str:
     found = provenance.get("overlap")
     if found is None:
         return ""
-    shared = sum(found.values())
-    return (
-        f"; {shared:,} of their prompts share {NUM_TOKENS} tokens in a row with a bundled evaluation prompt"
-        if shared
-        else f"; none of their prompts shares {NUM_TOKENS} tokens in a row with a bundled evaluation prompt"
-    )
+    shared = ", ".join(f"{count:,} with one of `{name}`" for name, count in found.items() if count)
+    if not shared:
+        return f"; none of their prompts shares {NUM_TOKENS} tokens in a row with a bundled evaluation prompt"
+    return f"; some of their prompts share {NUM_TOKENS} tokens in a row with a bundled evaluation prompt: {shared}"

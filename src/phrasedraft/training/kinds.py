@@ -78,9 +78,9 @@ def kind_of(settings: FitSettings) -> HeadKind:
         names = ", ".join(f"`head.{name}`" for name in changed)
         warnings.warn(f"{names} has no effect on a phrase head, which has one step", stacklevel=2)
     if settings.head.kind == TOKEN_CHAIN:
-        default = replace(VocabularySettings(), num_phrases=settings.vocabulary.num_phrases)
-        changed = [name for name, value in vars(default).items() if getattr(settings.vocabulary, name) != value]
-        if changed:
-            names = ", ".join(f"`vocabulary.{name}`" for name in changed)
+        plain = replace(VocabularySettings(), num_phrases=settings.vocabulary.num_phrases)
+        ignored = [name for name, value in vars(plain).items() if getattr(settings.vocabulary, name) != value]
+        if ignored:
+            names = ", ".join(f"`vocabulary.{name}`" for name in ignored)
             warnings.warn(f"{names} has no effect on a token chain, whose entries are single tokens", stacklevel=2)
     return KINDS[settings.head.kind]
