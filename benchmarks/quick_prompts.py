@@ -52,8 +52,13 @@ class Figures:
         return (figures - (self.low + self.high) / 2) / ((self.high - self.low) / 2)
 
 
+def _off(deviations: np.ndarray) -> np.ndarray:
+    """How far a choice is off in all its figures: the worst one counts as much as all others."""
+    return np.abs(deviations).max(axis=-1) ** 4 + (deviations**2).mean(axis=-1)
+
+
 def choose(results: list[Result]) -> tuple[dict[str, list[str]], float]:
-    """The prompts of each set, and the largest deviation of any of their figures."""
+    """The prompts of each set, and how far off they are in all, 0 being the middle of every interval."""
     results = [each for each in results if each.method in METHODS]
     summaries = summarize(results)
     sets = {name: Figures(results, summaries, name) for name in BUNDLED}
@@ -61,14 +66,14 @@ def choose(results: list[Result]) -> tuple[dict[str, list[str]], float]:
     candidates = {}
     for name, figures in sets.items():
         pairs = np.array(list(itertools.combinations(range(len(figures.names)), NUM_PROMPTS)))
-        worst = np.abs(figures.deviations(figures.sums[pairs].sum(axis=1))).max(axis=-1)
-        best = worst.argsort(kind="stable")[:NUM_CANDIDATES]
-        candidates[name] = (pairs[best], worst[best], figures.sums[pairs[best]].sum(axis=1))
+        off = _off(figures.deviations(figures.sums[pairs].sum(axis=1)))
+        best = off.argsort(kind="stable")[:NUM_CANDIDATES]
+        candidates[name] = (pairs[best], off[best], figures.sums[pairs[best]].sum(axis=1))
     places = np.array(list(itertools.product(*(range(len(pairs)) for pairs, *_ in candidates.values()))))
     sums = sum(candidates[name][2][places[:, column]] for column, name in enumerate(sets))
-    worst = np.abs(pooled.deviations(sums)).max(axis=-1)
+    worst = _off(pooled.deviations(sums))
     for column, name in enumerate(sets):
-        worst = np.maximum(worst, candidates[name][1][places[:, column]])
+        worst = worst + candidates[name][1][places[:, column]]
     worst[sums[:, : 2 * len(METHODS) : 2].sum(axis=1) > MOST_SECONDS] = np.inf
     best = int(worst.argmin())
     chosen = {
@@ -82,7 +87,7 @@ def main() -> None:
     results, _ = read_results(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS)
     chosen, worst = choose(list(results))
     CHOSEN.write_text(json.dumps(chosen, indent=2) + "\n", encoding="utf-8")
-    print(f"{chosen}: no figure is more than {worst:.2f} of half an interval from the middle")
+    print(f"{chosen}: {worst:.3f} off")
 
 
 if __name__ == "__main__":

@@ -53,7 +53,7 @@ def test_a_prompt_set_may_have_a_limit_of_its_own(run, llama):
     run(*arguments, "--limit", "3", "--max-new-tokens", "2", "-o", "out")
     counts = Counter(line["prompt_set"] for line in lines_of() if line["method"] == PLAIN)
     assert counts == {"gsm8k_test": 3, "mt_bench": 2}
-    refused = run("bench", "--target", llama, "--prompts", "mt_bench@none", "-o", "out")
+    refused = run("bench", "--target", llama, "--head", "none", "--prompts", "mt_bench@none", "-o", "out")
     assert refused.exit_code == 2
     assert "followed by `none`, it may be a whole number" in refused.stderr
 

@@ -96,7 +96,7 @@ def test_passes_say_what_the_statistics_count(tmp_path):
 
 
 def test_a_text_that_ends_on_a_drafted_token_has_it_as_its_pass_own(tmp_path):
-    target = ending_target(0.4)
+    target = ending_target()
     prompts = {name: target.encode_chat([{"role": "user", "content": name}]) for name in "abcdefghijkl"}
     answers = {name: kit.plain(target, prompt=prompt) for name, prompt in prompts.items()}
     name = next(

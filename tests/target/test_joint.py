@@ -78,6 +78,7 @@ def _own_kernel(monkeypatch):
 
 
 @pytest.mark.usefixtures("_own_kernel")
+@pytest.mark.filterwarnings("ignore:decoding .* without drafts")
 @pytest.mark.parametrize("family", zoo.FAMILIES)
 def test_the_text_of_every_family_is_its_own(family):
     answer = greedy_answer(family, 20)

@@ -5,6 +5,7 @@ a map of its own for each place in a phrase. Frequent tokens can have a learnt r
 and embeddings may be one is known from language models (Press and Wolf 2017, 1608.05859); here they are the target's.
 """
 
+import inspect
 import weakref
 from dataclasses import dataclass
 from typing import Any, Final
@@ -95,7 +96,9 @@ class ComposedOutput(nn.Module):
 
     def attach_once(self, embed: Embed) -> None:
         """Read the embeddings unless they are this target's already."""
-        target: object = getattr(embed, "__self__", embed)  # a bound method is another object each time
+        target: object = (
+            embed.__self__ if inspect.ismethod(embed) else embed
+        )  # a bound method is another object each time
         if self._target is None or self._target() is not target:
             self.attach(embed)
             self._target = weakref.ref(target)

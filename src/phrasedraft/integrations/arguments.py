@@ -4,7 +4,7 @@ import inspect
 import warnings
 from typing import Any
 
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from transformers import (
     DynamicCache,
@@ -125,8 +125,12 @@ def of_row(processors: LogitsProcessorList, row: int, *, num_rows: int) -> Logit
 def _for_row(processor: Any, row: int) -> Any:
     if not isinstance(processor, PrefixConstrainedLogitsProcessor):
         return processor
-    allowed = processor._prefix_allowed_tokens_fn
-    return PrefixConstrainedLogitsProcessor(lambda _, sent: allowed(row, sent), num_beams=1)
+
+    def last_of_as_many(input_ids: Int[Tensor, "1 seq"], scores: Float[Tensor, "1 vocab"]) -> Float[Tensor, "1 vocab"]:
+        allowed: Tensor = processor(input_ids.expand(row + 1, -1), scores.expand(row + 1, -1))
+        return allowed[row:]
+
+    return last_of_as_many
 
 
 def reusable_cache(model_kwargs: dict[str, Any], *, num_rows: int, num_padding: int = 0) -> DynamicCache | None:

@@ -7,7 +7,7 @@ right after another. The first of them that is called computes the product for a
 import threading
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -30,9 +30,6 @@ class Joinable(Protocol):
     def join(self, joint: "JointProduct", place: int) -> None:
         """Take the product from there from now on."""
         ...
-
-
-J = TypeVar("J", bound=nn.Module)
 
 
 class JointProduct:
@@ -66,7 +63,7 @@ class JointProduct:
 
 
 @torch.inference_mode()
-def join_same_rows(view: PreTrainedModel, linears: Sequence[J], kernel: StreamedKernel) -> int:
+def join_same_rows(view: PreTrainedModel, linears: Sequence[nn.Module], kernel: StreamedKernel) -> int:
     """Join those of `linears` that are given the same rows one right after another; how many products that saves."""
     saved = 0
     for group in _groups(_calls(view, linears)):
@@ -80,9 +77,9 @@ def join_same_rows(view: PreTrainedModel, linears: Sequence[J], kernel: Streamed
     return saved
 
 
-def _calls(view: PreTrainedModel, linears: Sequence[J]) -> list[tuple[J, Tensor]]:
+def _calls(view: PreTrainedModel, linears: Sequence[nn.Module]) -> list[tuple[nn.Module, Tensor]]:
     """The linears in the order of their calls in one pass, with what each was given."""
-    calls: list[tuple[J, Tensor]] = []
+    calls: list[tuple[nn.Module, Tensor]] = []
     hooks = [
         linear.register_forward_pre_hook(lambda module, inputs: calls.append((module, inputs[0]))) for linear in linears
     ]
@@ -94,12 +91,12 @@ def _calls(view: PreTrainedModel, linears: Sequence[J]) -> list[tuple[J, Tensor]
     return calls
 
 
-def _groups(calls: Sequence[tuple[J, Tensor]]) -> list[list[J]]:
+def _groups(calls: Sequence[tuple[nn.Module, Tensor]]) -> list[list[nn.Module]]:
     """Linears of consecutive calls with the same tensor; none that was called more than once."""
     counts: dict[int, int] = {}
     for linear, _ in calls:
         counts[id(linear)] = counts.get(id(linear), 0) + 1
-    groups: list[list[J]] = []
+    groups: list[list[nn.Module]] = []
     before: Tensor | None = None
     for linear, rows in calls:
         if counts[id(linear)] > 1:
