@@ -9,14 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from phrasedraft.drafters.chain_scorer import ChainScorer
-from phrasedraft.drafters.composed_output import RowSettings
 from phrasedraft.drafters.head_config import PHRASE_CHAIN, HeadConfig
 from phrasedraft.drafters.phrase_chain import PhraseChain, check_closed
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.calibration import calibrate
 from phrasedraft.training.examples import EmbeddingTable, Examples, make_examples
-from phrasedraft.training.losses import LossSettings
 from phrasedraft.training.step_learner import StepLearner
 from phrasedraft.training.traces import Trace
 
@@ -34,16 +32,9 @@ class PhraseChainExamples(Examples):
 class PhraseChainLearner(StepLearner):
     """Teaches a `PhraseChain` what follows each row, and what follows each of the next `num_steps` - 1 tokens."""
 
-    def __init__(
-        self,
-        vocabulary: PhraseVocabulary,
-        settings: LossSettings,
-        num_steps: int,
-        num_draft_steps: int,
-        rows: RowSettings | None = None,
-    ) -> None:
-        check_closed(vocabulary)  # here, not after an epoch when the first head is made
-        super().__init__(vocabulary, settings, num_steps, num_draft_steps, rows)
+    def check(self, vocabulary: PhraseVocabulary) -> None:
+        """Here, not after an epoch when the first head is made."""
+        check_closed(vocabulary)
 
     @property
     def max_depth(self) -> int:

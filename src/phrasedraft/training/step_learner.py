@@ -20,8 +20,12 @@ class StepLearner:
         num_draft_steps: int,
         rows: RowSettings | None = None,
     ) -> None:
+        self.check(vocabulary)
         self.vocabulary = vocabulary
         self.rows = rows or RowSettings()
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self.num_steps, self.num_draft_steps = num_steps, num_draft_steps
         self._loss = PhraseLoss(self.normaliser, settings)
+
+    def check(self, vocabulary: PhraseVocabulary) -> None:
+        """Raise `OptionError` for entries such a head cannot have; all are fine unless a kind says otherwise."""
