@@ -13,7 +13,8 @@ from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.evaluation.replay import replay
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.checkpoint import run_key
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.losses import LossSettings
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.trainer import Trainer, TrainingSettings

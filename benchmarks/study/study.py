@@ -21,7 +21,8 @@ from phrasedraft.phrases import TokenPieces, VocabularySettings, mine
 from phrasedraft.training.calibration import calibrate
 from phrasedraft.training.checkpoint import RunKey
 from phrasedraft.training.data import trace_corpora
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.run import run_epochs
 from phrasedraft.training.trainer import Trainer, TrainingSettings
 

@@ -13,8 +13,9 @@ from kit import PROMPT, RightDrafter, StubDrafter, generated, greedy_answer, tar
 from phrasedraft import Choice, Decoder, Stopping, TransformersTarget
 from phrasedraft.integrations.transformers import phrase_generate
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
+from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.estimate import estimate
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.recipe import Recipe, override
 from phrasedraft.training.trainer import Trainer
 from phrasedraft.tree.draft_tree import DraftTree

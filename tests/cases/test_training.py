@@ -23,7 +23,8 @@ from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.errors import DataError, HeadFileError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.settings import with_overrides
 from phrasedraft.training.traces import read_traces
 from phrasedraft.training.trainer import Trainer, TrainingSettings

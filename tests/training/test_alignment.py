@@ -9,7 +9,8 @@ from phrasedraft import Decoder, Stopping
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.traces import collect_traces, read_traces
 from phrasedraft.training.trainer import Trainer, TrainingSettings
 from synthetic import answer_of, head_config

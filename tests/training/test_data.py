@@ -11,7 +11,8 @@ from phrasedraft.errors import DataError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.training.data import trace_corpora
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from synthetic import EOS, SyntheticTarget, answer_of, write_corpus
 
 GOOD = {"id": "a", "prompt": [1, 3], "response": [5, 6]}

@@ -13,7 +13,7 @@ from phrasedraft.drafters.composed_output import RowSettings
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.evaluation.replay import replay
 from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
-from phrasedraft.training.examples import EmbeddingTable
+from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.fit import fit
 from phrasedraft.training.fit_settings import FitSettings, HeadSettings, ReplaySettings
 from phrasedraft.training.losses import LossSettings
@@ -27,12 +27,12 @@ PHRASES = [(token,) for token in range(4, 16)] + [(4, 5), (4, 5, 6), (7, 8), (9,
 COMPOSED = RowSettings(rows="composed", num_own_rows=4)
 
 
-def learning(responses, phrases, num_steps=3, rows=None, **changes):
+def learning(responses, phrases, num_steps=3, rows=None, text_window=0, **changes):
     traces = [SyntheticTarget().trace(answer_of(tokens)) for tokens in responses]
     vocabulary = PhraseVocabulary.from_phrases(phrases)
-    learner = PhraseChainLearner(vocabulary, LossSettings(), num_steps, num_steps, rows)
+    learner = PhraseChainLearner(vocabulary, LossSettings(), num_steps, num_steps, rows, text_window)
     examples = learner.examples(traces, frozenset({EOS}))
-    embedding = EmbeddingTable.of(torch.tensor([*examples.tokens, *sum(phrases, ())]), SyntheticTarget().embed)
+    embedding = EmbeddingTable.of(torch.tensor([1, 3, *examples.tokens, *sum(phrases, ())]), SyntheticTarget().embed)
     settings = TrainingSettings(
         num_epochs=60, batch_size=20, learning_rate=1e-2, trunk_width=32, dropout=0.0, input_noise=0.0, average=0.9
     )
@@ -68,20 +68,23 @@ def test_the_loss_is_that_of_a_phrase_head_at_every_step():
     assert found == pytest.approx(wanted.item() / len(rows), rel=1e-5)
 
 
-@pytest.mark.parametrize(("rows", "phrases"), [(None, PHRASES[:12]), (COMPOSED, PHRASES)])
-def test_every_weight_learns(rows, phrases):
-    _, learner, trainer = learning([random.Random(3).choices(range(4, 16), k=400)], phrases, rows=rows)
+@pytest.mark.parametrize(
+    ("rows", "phrases", "text_window"), [(None, PHRASES[:12], 0), (COMPOSED, PHRASES, 0), (None, PHRASES[:12], 300)]
+)
+def test_every_weight_learns(rows, phrases, text_window):
+    _, learner, trainer = learning([random.Random(3).choices(range(4, 16), k=400)], phrases, 3, rows, text_window)
     scorer, examples = trainer.scorer, trainer.examples
-    trunk = scorer.trunk(examples.hidden[:], trainer.embedding(examples.tokens))
-    learner.loss(scorer, trunk, examples, torch.arange(len(examples))).backward()
+    text = examples.view(torch.arange(len(examples)), scorer.reader, trainer.embedding)
+    trunk = scorer.trunk(examples.hidden[:], trainer.embedding(examples.tokens), text)
+    learner.loss(scorer, trunk, examples, torch.arange(len(examples)), text).backward()
     assert all(bool(weight.grad.abs().sum() > 0) for weight in scorer.parameters())
 
 
-@pytest.mark.parametrize("rows", [None, COMPOSED])
-def test_one_answer_is_learnt_by_heart_to_the_last_step(rows):
+@pytest.mark.parametrize(("rows", "text_window"), [(None, 0), (COMPOSED, 0), (COMPOSED, 100)])
+def test_one_answer_is_learnt_by_heart_to_the_last_step(rows, text_window):
     tokens = random.Random(1).choices(range(4, 60), k=61)
     singles = [(token,) for token in sorted(set(tokens))]
-    traces, learner, trainer = learning([tokens], singles, rows=rows)
+    traces, learner, trainer = learning([tokens], singles, 3, rows, text_window)
     for epoch in range(trainer.settings.num_epochs):
         for _ in trainer.run_epoch(epoch):
             pass

@@ -14,7 +14,8 @@ from rich.console import Console
 
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.order import epoch_batches
 from phrasedraft.training.rows import Piece, StoredRows, TraceRows
 from phrasedraft.training.traces import collect_traces, read_traces
@@ -122,7 +123,8 @@ import sys, torch
 from pathlib import Path
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.corpus.answers import Answer
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.shards import shard_path, write_shard
 from phrasedraft.training.traces import read_traces
 from phrasedraft.training.trainer import Trainer, TrainingSettings

@@ -17,7 +17,7 @@ from phrasedraft.training import fit as fit_module
 from phrasedraft.training.calibration import TEMPERATURES
 from phrasedraft.training.chain_examples import OUTSIDE, UNKNOWN, make_chain_examples
 from phrasedraft.training.chain_learner import ChainLearner
-from phrasedraft.training.examples import EmbeddingTable
+from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.fit import fit
 from phrasedraft.training.fit_settings import FitSettings, HeadSettings, ReplaySettings
 from phrasedraft.training.kinds import kind_of

@@ -12,7 +12,8 @@ from phrasedraft.errors import DataError, OptionError
 from phrasedraft.evaluation.replay import replay
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.calibration import TEMPERATURES, calibrate
-from phrasedraft.training.examples import EmbeddingTable, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import make_examples
 from phrasedraft.training.losses import LossSettings
 from phrasedraft.training.trainer import Trainer, TrainingSettings
 from synthetic import SyntheticTarget, answer_of, head_config, recorded

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from phrasedraft.drafters.composed_output import ComposedOutput
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
+from phrasedraft.drafters.text_reader import Text, TextReader
 
 
 class ChainScorer(PhraseScorer):
@@ -26,6 +27,7 @@ class ChainScorer(PhraseScorer):
         trunk_width: int = 256,
         dropout: float = 0.0,
         output: ComposedOutput | None = None,
+        reader: TextReader | None = None,
     ) -> None:
         super().__init__(
             feature_size=feature_size,
@@ -34,18 +36,22 @@ class ChainScorer(PhraseScorer):
             trunk_width=trunk_width,
             dropout=dropout,
             output=output,
+            reader=reader,
         )
         self.row_norm = nn.LayerNorm(trunk_width)  # rows are small, and of many lengths
         self.cell = nn.GRUCell(trunk_width, trunk_width)
         self.step_norm = nn.LayerNorm(trunk_width)
 
     def advance(
-        self, states: Float[Tensor, "batch trunk"], entries: Int[Tensor, " batch"]
+        self, states: Float[Tensor, "batch trunk"], entries: Int[Tensor, " batch"], text: Text | None = None
     ) -> Float[Tensor, "batch trunk"]:
-        """The state after each entry was chosen, to be compared with the output rows like the first."""
+        """The state after each entry was chosen, to be compared with the output rows like the first.
+
+        It sees the text that the first state saw.
+        """
         rows = self.row_norm(F.embedding(entries, self.output.weight))
         following: Tensor = self.dropout(self.step_norm(self.cell(rows, states)))
-        return following
+        return self.read(following, text)
 
     @torch.no_grad()
     def probabilities(

@@ -55,8 +55,7 @@ class ComposedRows:
     ) -> Float[Tensor, " token"]:
         """The probability of each token to come next: among the head's first tokens, these, and 1 for none of them."""
         with torch.inference_mode():
-            trunk = self._head.scorer.trunk(state.hidden.to(self._device), self._head.embedding(state).to(self._device))
-            return self.from_trunk(trunk, rows, biases)[0]
+            return self.from_trunk(self._head.first_state(state), rows, biases)[0]
 
     def from_trunk(
         self, trunk: Float[Tensor, "batch trunk"], rows: Float[Tensor, "token trunk"], biases: Float[Tensor, " token"]

@@ -29,7 +29,8 @@ class HeadConfig:
     """What a head was made for, how it is built and where it comes from.
 
     `kind` is the `speculators_model_type`. A token chain drafts `num_steps` positions one after the other, a phrase
-    chain phrases as many times; a phrase head has one step. `output` says where the rows of its entries come from.
+    chain phrases as many times; a phrase head has one step. `output` says where the rows of its entries come from,
+    `text_window` how many tokens back the head sees the text, 0 for not at all.
     """
 
     target_name: str
@@ -45,6 +46,7 @@ class HeadConfig:
     kind: str = PHRASE
     num_steps: int = 1
     output: RowSettings = field(default_factory=RowSettings)
+    text_window: int = 0
 
 
 def describe_config(config: HeadConfig, phrase_shape: Sequence[int]) -> dict[str, Any]:
@@ -61,6 +63,7 @@ def describe_config(config: HeadConfig, phrase_shape: Sequence[int]) -> dict[str
         "trunk_width": config.trunk_width,
         **({"num_steps": config.num_steps} if config.kind != PHRASE else {}),
         **(asdict(config.output) if config.output.rows != OWN else {}),
+        **({"text_window": config.text_window} if config.text_window else {}),
         "temperature": config.temperature,
         "speculators_config": {
             "algorithm": config.kind,
@@ -112,6 +115,7 @@ def parse_config(path: Path, envelope: dict[str, Any]) -> HeadConfig:
         kind=kind,
         num_steps=num_steps,
         output=_rows(path, envelope.get("rows", OWN), envelope.get("num_own_rows", 0)),
+        text_window=_window(path, envelope.get("text_window", 0)),
     )
 
 
@@ -124,6 +128,15 @@ def _rows(path: Path, rows: Any, num_own_rows: Any) -> RowSettings:
             hint=RETRAIN,
         )
     return RowSettings(rows=rows, num_own_rows=num_own_rows if rows != OWN else 0)
+
+
+def _window(path: Path, window: Any) -> int:
+    """How far back a head sees; heads that say nothing do not read the text."""
+    if type(window) is not int or window < 0:
+        raise HeadFileError(
+            f"`text_window` in `{path}` is `{window!r}`, it must be a whole number of tokens, 0 or more", hint=RETRAIN
+        )
+    return window
 
 
 def _template(path: Path, line: Any) -> TrainedTemplate:

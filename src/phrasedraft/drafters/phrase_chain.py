@@ -21,6 +21,7 @@ from phrasedraft.drafters.chain_scorer import ChainScorer
 from phrasedraft.drafters.head_config import PHRASE_CHAIN, HeadConfig
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.drafters.protocol import DraftBudget
+from phrasedraft.drafters.text_reader import OpenText
 from phrasedraft.drafters.trained_head import HeadState, TrainedHead
 from phrasedraft.errors import HeadFileError, OptionError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
@@ -75,7 +76,7 @@ class PhraseChain(TrainedHead):
             return DraftTree.root_only(state.token)
         assert isinstance(self.scorer, ChainScorer)
         draft = _Draft(size=size, max_depth=budget.max_depth, singles=self._single)
-        states = self.scorer.trunk(state.hidden.to(self._device), self.embedding(state).to(self._device))
+        states = self.first_state(state)
         draft.states[()] = states[0]
         fresh: list[TokenPath] = [()]
         for step in range(self.config.num_steps):
@@ -88,7 +89,7 @@ class PhraseChain(TrainedHead):
             draft.grow()
             if step == self.config.num_steps - 1:
                 break
-            fresh = self._stand_at(draft)
+            fresh = self._stand_at(draft, state.text)
             if not fresh:
                 break
         tree = draft.tree(state.token)
@@ -104,7 +105,7 @@ class PhraseChain(TrainedHead):
                     ahead.setdefault(self._parents[entry], []).append((entry, self._tokens[entry], value))
             draft.ahead[path] = ahead
 
-    def _stand_at(self, draft: "_Draft") -> list[TokenPath]:
+    def _stand_at(self, draft: "_Draft", text: OpenText | None) -> list[TokenPath]:
         """Advance the cell to drafted nodes it has not stood at, most probable first; those it can stand at."""
         assert isinstance(self.scorer, ChainScorer)
         wanted = [path for path in draft.paths if path not in draft.ahead and len(path) < draft.max_depth][:MAX_BEAM]
@@ -116,7 +117,7 @@ class PhraseChain(TrainedHead):
                 continue
             entries = torch.tensor([self._single[path[-1]] for path in ready], device=self._device)
             above = torch.stack([draft.states[path[:-1]] for path in ready])
-            for path, row in zip(ready, self.scorer.advance(above, entries), strict=True):
+            for path, row in zip(ready, self.scorer.advance(above, entries, text), strict=True):
                 draft.states[path] = row
         return [path for path in wanted if path in draft.states]
 

@@ -9,6 +9,7 @@ from phrasedraft.drafters.node_masses import NodeMasses
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.drafters.protocol import DraftBudget
+from phrasedraft.drafters.text_reader import Text
 from phrasedraft.drafters.trained_head import HeadState, TrainedHead
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.tree.build import PhraseTreeBuilder
@@ -45,7 +46,7 @@ class PhraseHead(TrainedHead):
         """The most probable phrases, merged into one tree; one path where only a chain counts."""
         if budget.num_draft_tokens <= 0 or budget.max_depth <= 0 or not len(self.vocabulary):
             return DraftTree.root_only(state.token)
-        masses = self.masses(state.hidden, self.embedding(state))
+        masses = self.masses(state.hidden, self.embedding(state), state.text)
         if not torch.isfinite(masses).all():
             self.warn_not_finite(state)
             return DraftTree.root_only(state.token)
@@ -55,19 +56,22 @@ class PhraseHead(TrainedHead):
 
     @torch.inference_mode()
     def masses(
-        self, hidden: Float[Tensor, "1 feature"], embedding: Float[Tensor, "1 hidden"]
+        self, hidden: Float[Tensor, "1 feature"], embedding: Float[Tensor, "1 hidden"], text: Text | None = None
     ) -> Float[Tensor, " node"]:
         """For each node of the vocabulary's trie, the probability that the target goes on along its path."""
         if not self._masses.is_closed:
-            return self._builder.masses(self.probabilities(hidden, embedding)[0])
-        scores = self.scorer(hidden.to(self._device), embedding.to(self._device))[0]
+            return self._builder.masses(self.probabilities(hidden, embedding, text)[0])
+        scores = self.scorer(hidden.to(self._device), embedding.to(self._device), text)[0]
         return self._masses.of(scores.float() / self.config.temperature)
 
     @torch.inference_mode()
     def probabilities(
-        self, hidden: Float[Tensor, "batch feature"], embedding: Float[Tensor, "batch hidden"]
+        self,
+        hidden: Float[Tensor, "batch feature"],
+        embedding: Float[Tensor, "batch hidden"],
+        text: Text | None = None,
     ) -> Float[Tensor, "batch phrase"]:
         """For each row, the probability of each phrase to be the longest the target goes on with."""
-        scores = self.scorer(hidden.to(self._device), embedding.to(self._device))
+        scores = self.scorer(hidden.to(self._device), embedding.to(self._device), text)
         probabilities: Tensor = self.normaliser(scores.float() / self.config.temperature)
         return probabilities

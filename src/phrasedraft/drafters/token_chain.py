@@ -65,7 +65,7 @@ class TokenChain(TrainedHead):
             return DraftTree.root_only(state.token)
         draft = _Draft(size=size, width=1 if budget.chain_only else size)
         assert isinstance(self.scorer, ChainScorer)
-        states = self.scorer.trunk(state.hidden.to(self._device), self.embedding(state).to(self._device))
+        states = self.first_state(state)
         level = [0]
         for step in range(num_steps):
             probabilities = self.scorer.probabilities(states, self.config.temperature)
@@ -77,7 +77,7 @@ class TokenChain(TrainedHead):
             if not level or step == num_steps - 1:
                 break
             entries = torch.tensor([draft.entries[node] for node in level], device=self._device)
-            states = self.scorer.advance(states[[rows[node] for node in level]], entries)
+            states = self.scorer.advance(states[[rows[node] for node in level]], entries, state.text)
         return draft.tree(state.token, self._tokens)
 
 

@@ -16,6 +16,7 @@ from phrasedraft.drafters.head_check import check_head
 from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.protocol import Embed
+from phrasedraft.drafters.text_reader import OpenText, make_reader
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.protocol import TargetIdentity
@@ -25,11 +26,15 @@ H = TypeVar("H", bound="TrainedHead")
 
 @dataclass
 class HeadState:
-    """What one sequence needs for its next draft: the last token, the row that produced it, the target's embedding."""
+    """What one sequence needs for its next draft: the last token, the row that produced it, the target's embedding.
+
+    `text` is what a head that reads can see.
+    """
 
     hidden: Float[Tensor, "1 feature"]
     token: int
     embed: Embed
+    text: OpenText | None = None
 
 
 class TrainedHead:
@@ -66,6 +71,7 @@ class TrainedHead:
                 hidden_size=config.target_hidden_size,
                 trunk_width=config.trunk_width,
             ),
+            reader=make_reader(config.text_window, config.target_hidden_size, config.trunk_width),
         )
         head_file.load_weights(scorer, tensors, Path(folder))
         return cls(scorer=scorer, vocabulary=vocabulary, config=config)
@@ -102,19 +108,30 @@ class TrainedHead:
 
     def begin(
         self,
-        prompt: Sequence[int],  # noqa: ARG002 - a head reads the last row only
+        prompt: Sequence[int],
         committed: int,
         hidden: Float[Tensor, "row feature"],
         embed: Embed,
     ) -> HeadState:
         """The state before the first draft; earlier rows than the last are not read."""
         self.scorer.see(embed)
-        return HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed)
+        reader = self.scorer.reader
+        text = OpenText(reader, embed, [*prompt, committed]) if reader is not None else None
+        return HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed, text=text)
 
     def update(self, state: HeadState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
         """Go on from the last committed token."""
         if committed:
             state.hidden, state.token = hidden[-1:].clone(), committed[-1]
+            if state.text is not None:
+                state.text.append(committed)
+
+    def first_state(self, state: HeadState) -> Float[Tensor, "1 trunk"]:
+        """What the output rows are compared with for the next token."""
+        trunk: Tensor = self.scorer.trunk(
+            state.hidden.to(self._device), self.embedding(state).to(self._device), state.text
+        )
+        return trunk
 
     def embedding(self, state: HeadState) -> Float[Tensor, "1 hidden"]:
         """The target's embedding of the last token."""

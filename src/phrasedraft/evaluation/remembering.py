@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.protocol import Drafter
+from phrasedraft.drafters.text_reader import Text
 
 MEMORY_BYTES = 64 << 20
 """Scores of earlier rows are forgotten, oldest first, beyond this."""
@@ -24,13 +25,16 @@ class RememberingScorer(PhraseScorer):
     def __init__(self, scorer: PhraseScorer) -> None:
         nn.Module.__init__(self)  # the weights are those of `scorer`, so none are made
         self.scorer = scorer
-        self.enter, self.output = scorer.enter, scorer.output
+        self.enter, self.output, self.reader = scorer.enter, scorer.output, None
         self._known: dict[bytes, Tensor] = {}
         self._num_bytes = 0
         self.num_scored = 0
 
     def forward(
-        self, hidden: Float[Tensor, "batch feature"], embedding: Float[Tensor, "batch hidden"]
+        self,
+        hidden: Float[Tensor, "batch feature"],
+        embedding: Float[Tensor, "batch hidden"],
+        text: Text | None = None,  # noqa: ARG002 - the scorer does not read
     ) -> Float[Tensor, "batch phrase"]:
         """One score a phrase."""
         key = _bits(hidden) + _bits(embedding)
@@ -53,7 +57,8 @@ def for_replay(drafter: Drafter) -> tuple[Drafter, Drafter | None]:
     """
     if type(drafter) is not PhraseHead:  # what a subclass does with scores is not known here
         return drafter, None
-    scorer = RememberingScorer(drafter.scorer)
+    # Where the text is read, the same row is scored once only, in its own place.
+    scorer = RememberingScorer(drafter.scorer) if drafter.scorer.reader is None else drafter.scorer
     heads = [
         PhraseHead(scorer=scorer, vocabulary=drafter.vocabulary, config=config)
         for config in (drafter.config, replace(drafter.config, temperature=1.0))

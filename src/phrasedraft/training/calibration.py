@@ -4,7 +4,8 @@ import torch
 
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
-from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import Examples
 from phrasedraft.training.losses import LossSettings, PhraseLoss
 
 TEMPERATURES = tuple(round(0.6 + 0.05 * step, 2) for step in range(29))
@@ -17,8 +18,9 @@ def calibrate(scorer: PhraseScorer, normaliser: PrefixSoftmax, examples: Example
     loss = PhraseLoss(normaliser, LossSettings())
     totals = torch.zeros(len(TEMPERATURES))
     for start in range(0, len(examples), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        scores = scorer(examples.hidden[rows], embedding(examples.tokens[rows]))
+        rows = torch.arange(start, min(start + ROWS_AT_ONCE, len(examples)))
+        text = examples.view(rows, scorer.reader, embedding)
+        scores = scorer(examples.hidden[rows], embedding(examples.tokens[rows]), text)
         for index, temperature in enumerate(TEMPERATURES):
             value = loss.dense(scores / temperature, examples.longest[rows], examples.open_ended[rows])
             totals[index] += value * len(scores)

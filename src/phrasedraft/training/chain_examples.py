@@ -29,10 +29,14 @@ class ChainExamples(Examples):
 
 
 def make_chain_examples(
-    traces: Sequence[Trace], vocabulary: PhraseVocabulary, eos_token_ids: frozenset[int], num_steps: int
+    traces: Sequence[Trace],
+    vocabulary: PhraseVocabulary,
+    eos_token_ids: frozenset[int],
+    num_steps: int,
+    text_window: int = 0,
 ) -> ChainExamples:
     """The examples of `traces`: row i holds the state that produced token i, its first step is token i + 1."""
-    examples = make_examples(traces, vocabulary, eos_token_ids)
+    examples = make_examples(traces, vocabulary, eos_token_ids, text_window)
     size = 1 + max(max(trace.tokens) for trace in traces)
     entry_of = np.full(max(size, int(vocabulary.phrase_tokens.max(initial=0)) + 1), OUTSIDE, dtype=np.int64)
     entry_of[vocabulary.phrase_tokens[:, 0]] = np.arange(len(vocabulary))

@@ -17,9 +17,11 @@ from phrasedraft.drafters.token_chain import TokenChain
 from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
 from phrasedraft.training.calibration import ROWS_AT_ONCE, TEMPERATURES
 from phrasedraft.training.chain_examples import UNKNOWN, ChainExamples, make_chain_examples
-from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import Examples
 from phrasedraft.training.fit_target import FitTarget
 from phrasedraft.training.step_learner import StepLearner
+from phrasedraft.training.texts import BatchText
 from phrasedraft.training.traces import Trace
 
 CALIBRATED_ROWS = 8192
@@ -40,10 +42,15 @@ class ChainLearner(StepLearner):
 
     def examples(self, traces: Sequence[Trace], eos_token_ids: frozenset[int]) -> ChainExamples:
         """One example for each row with a token after it."""
-        return make_chain_examples(traces, self.vocabulary, eos_token_ids, self.num_steps)
+        return make_chain_examples(traces, self.vocabulary, eos_token_ids, self.num_steps, self.text_window)
 
     def loss(
-        self, scorer: PhraseScorer, trunk: Float[Tensor, "batch trunk"], examples: Examples, rows: Int[Tensor, " batch"]
+        self,
+        scorer: PhraseScorer,
+        trunk: Float[Tensor, "batch trunk"],
+        examples: Examples,
+        rows: Int[Tensor, " batch"],
+        text: BatchText | None = None,
     ) -> Float[Tensor, ""]:
         """The sum over the steps, each weighted alike; a row that has stopped adds nothing to later steps."""
         assert isinstance(scorer, ChainScorer)
@@ -56,7 +63,8 @@ class ChainLearner(StepLearner):
             goes_on = entries >= 0
             if step == self.num_steps - 1 or not bool(goes_on.any()):
                 break
-            states, following = scorer.advance(states[goes_on], entries[goes_on]), following[goes_on]
+            text = text.of(goes_on) if text is not None else None
+            states, following = scorer.advance(states[goes_on], entries[goes_on], text), following[goes_on]
         return total
 
     @torch.inference_mode()
@@ -67,12 +75,13 @@ class ChainLearner(StepLearner):
         totals = torch.zeros(len(TEMPERATURES), dtype=torch.float64)
         rows = torch.arange(0, len(examples), max(len(examples) // CALIBRATED_ROWS, 1))
         for batch in torch.split(rows, ROWS_AT_ONCE):
-            states = scorer.trunk(examples.hidden[batch], embedding(examples.tokens[batch]))
+            text = examples.view(batch, scorer.reader, embedding)
+            states = scorer.trunk(examples.hidden[batch], embedding(examples.tokens[batch]), text)
             following = examples.following[batch]
             for entries in following.unbind(dim=1):
                 known = entries != UNKNOWN
                 totals += _losses(scorer.output(states[known]), entries[known])
-                states = scorer.advance(states, entries.clamp(min=0))
+                states = scorer.advance(states, entries.clamp(min=0), text)
         return TEMPERATURES[int(totals.argmin())]
 
     def head(self, scorer: PhraseScorer, config: HeadConfig) -> TokenChain:

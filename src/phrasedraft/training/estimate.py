@@ -10,6 +10,7 @@ import torch
 from phrasedraft.corpus.answers import read_corpora
 from phrasedraft.corpus.prompts import read_prompts
 from phrasedraft.drafters.composed_output import COMPOSED, MOST_PLACES, make_output
+from phrasedraft.drafters.text_reader import make_reader
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.target.features import FeatureSpec
 from phrasedraft.target.model import TransformersTarget
@@ -73,6 +74,9 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
                 _as_many_entries(settings),
                 hidden_size=target.identity.hidden_size,
                 trunk_width=settings.training.trunk_width,
+            ),
+            reader=make_reader(
+                settings.head.text_window, target.identity.hidden_size, settings.training.trunk_width
             ),
         )
     parameters = sum(parameter.numel() for parameter in scorer.parameters())

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from phrasedraft.drafters.protocol import Embed
+from phrasedraft.drafters.text_reader import TextReader
 from phrasedraft.errors import DataError
 from phrasedraft.phrases.matching import PhraseMatcher
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
+from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.rows import Piece, TraceRows
+from phrasedraft.training.texts import BatchText, Texts
 from phrasedraft.training.traces import Trace
 
 
@@ -21,20 +23,34 @@ class Examples:
     """One row per draft that could be made: the target's state, the token it chose, and the longest phrase after it.
 
     The states stay on disk until a batch asks for them. `open_ended` marks rows whose phrase reaches the last known
-    token, so that a longer one may have been right.
+    token, so that a longer one may have been right. `texts` are there for heads that read them.
     """
 
     hidden: TraceRows
     tokens: Int[Tensor, " row"]
     longest: Int[Tensor, " row"]
     open_ended: Bool[Tensor, " row"]
+    texts: Texts | None
 
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def view(
+        self, rows: Int[Tensor, " taken"], reader: TextReader | None, embedding: EmbeddingTable
+    ) -> BatchText | None:
+        """What `rows` may see of their texts; None where nothing reads them."""
+        if reader is None or self.texts is None:
+            return None
+        return self.texts.view(rows, reader, embedding)
 
-def make_examples(traces: Sequence[Trace], vocabulary: PhraseVocabulary, eos_token_ids: frozenset[int]) -> Examples:
-    """The examples of `traces`: row i holds the state that produced token i, its label starts at token i + 1."""
+
+def make_examples(
+    traces: Sequence[Trace], vocabulary: PhraseVocabulary, eos_token_ids: frozenset[int], text_window: int = 0
+) -> Examples:
+    """The examples of `traces`: row i holds the state that produced token i, its label starts at token i + 1.
+
+    A head that sees `text_window` tokens back needs the texts; 0 is for one that does not read.
+    """
     tokens = np.concatenate([np.asarray(trace.tokens, dtype=np.int64) for trace in traces])
     ends = np.cumsum([len(trace.tokens) for trace in traces])
     longest = PhraseMatcher(vocabulary).longest_at_each(tokens, np.concatenate([[0], ends]))
@@ -54,27 +70,5 @@ def make_examples(traces: Sequence[Trace], vocabulary: PhraseVocabulary, eos_tok
         tokens=torch.from_numpy(tokens[rows]),
         longest=torch.from_numpy(longest[rows + 1]),
         open_ended=torch.from_numpy(open_ended[rows + 1]),
+        texts=Texts.of(traces, text_window) if text_window else None,
     )
-
-
-@dataclass(frozen=True)
-class EmbeddingTable:
-    """The target's embedding of the tokens that occur, asked for once."""
-
-    rows: Float[Tensor, "known hidden"]
-    index: Int[Tensor, " vocab"]
-
-    @classmethod
-    def of(cls, tokens: Int[Tensor, " row"], embed: Embed) -> "EmbeddingTable":
-        """The table of every token in `tokens`."""
-        known = torch.unique(tokens)
-        index = torch.full((int(known.max()) + 1,), -1, dtype=torch.long)
-        index[known] = torch.arange(len(known))
-        return cls(embed(known).detach().to("cpu", torch.float32), index)
-
-    def __call__(self, tokens: Int[Tensor, " token"]) -> Float[Tensor, "token hidden"]:
-        """The embedding of tokens the table knows; `IndexError` for others."""
-        places = self.index[tokens]
-        if len(places) and int(places.min()) < 0:
-            raise IndexError(f"token {int(tokens[places.argmin()])} has no row in this table of embeddings")
-        return self.rows[places]

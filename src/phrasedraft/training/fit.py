@@ -23,7 +23,7 @@ from phrasedraft.target.protocol import Target
 from phrasedraft.training.card import write_card
 from phrasedraft.training.checkpoint import finish_checkpoint, run_key
 from phrasedraft.training.data import TracedCorpus, trace_corpora
-from phrasedraft.training.examples import EmbeddingTable
+from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.fit_settings import FitSettings, ReplaySettings
 from phrasedraft.training.fit_target import FitTarget
 from phrasedraft.training.guards import check_phrases, check_served
@@ -149,7 +149,8 @@ class _Training:
         train, held_out = _flat(part.train for part in data), _flat(part.held_out for part in data)
         examples, self.validation = (learner.examples(side, target.eos_token_ids) for side in (train, held_out))
         entries = learner.vocabulary.to_tensor().flatten().long()
-        tokens = torch.cat([examples.tokens, self.validation.tokens, entries[entries >= 0]])
+        read = [each.texts.tokens.long() for each in (examples, self.validation) if each.texts is not None]
+        tokens = torch.cat([examples.tokens, self.validation.tokens, entries[entries >= 0], *read])
         self.embedding = EmbeddingTable.of(tokens, target.embed)
         self.trainer = Trainer(examples, self.embedding, learner.vocabulary, settings.training, learner)
         self.key = run_key(asdict(config), learner.vocabulary.fingerprint)
@@ -208,6 +209,7 @@ def _config(
         target_layers=settings.traces.layers,
         trunk_width=settings.training.trunk_width,
         output=settings.head.row_settings,
+        text_window=settings.head.text_window,
         provenance={
             "command": command,
             "settings": asdict(settings),

@@ -21,7 +21,8 @@ class HeadSettings:
 
     Chains learn `num_steps` steps of one token and take `num_draft_steps` where they pay, which may be more: their cell
     goes on from any state. A step of a phrase chain drafts whole phrases. `rows` = `composed` makes output rows of the
-    target's embeddings, the first `num_own_rows` single tokens have a learnt one beside.
+    target's embeddings, the first `num_own_rows` single tokens have a learnt one beside. `text_window` is how many
+    tokens back a head sees the text of prompt and answer, 0 for not at all.
     """
 
     kind: str = PHRASE_HEAD
@@ -29,6 +30,7 @@ class HeadSettings:
     num_draft_steps: int = 4
     rows: str = OWN
     num_own_rows: int = 0
+    text_window: int = 0
 
     def __post_init__(self) -> None:
         if self.kind not in HEAD_KINDS:
@@ -40,6 +42,10 @@ class HeadSettings:
         for name in ("num_steps", "num_draft_steps"):
             if getattr(self, name) < 1:
                 raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 1 or more", hint="4 is the default")
+        if self.text_window < 0:
+            raise OptionError(
+                f"`text_window` is {self.text_window}, it must be 0 (off) or a number of tokens", hint="512 is plenty"
+            )
         _ = self.row_settings  # refuses what rows may not be
 
     @property

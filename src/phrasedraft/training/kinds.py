@@ -37,7 +37,7 @@ KINDS = {
         mine=mine_answers,
         choose=lambda vocabulary, _: vocabulary,
         learner=lambda vocabulary, settings: PhraseLearner(
-            vocabulary, settings.training.loss, settings.head.row_settings
+            vocabulary, settings.training.loss, settings.head.row_settings, settings.head.text_window
         ),
     ),
     TOKEN_CHAIN: HeadKind(
@@ -50,6 +50,7 @@ KINDS = {
             settings.head.num_steps,
             settings.head.num_draft_steps,
             settings.head.row_settings,
+            settings.head.text_window,
         ),
     ),
     PHRASE_CHAIN: HeadKind(
@@ -62,6 +63,7 @@ KINDS = {
             settings.head.num_steps,
             settings.head.num_draft_steps,
             settings.head.row_settings,
+            settings.head.text_window,
         ),
     ),
 }

@@ -12,7 +12,9 @@ from phrasedraft.drafters.head_config import HeadConfig
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import Examples
+from phrasedraft.training.texts import BatchText
 from phrasedraft.training.traces import Trace
 
 
@@ -25,6 +27,8 @@ class Learner(Protocol):
     """How the scores of the entries become probabilities."""
     rows: RowSettings
     """Where the output rows come from."""
+    text_window: int
+    """How many tokens back a head sees the text, 0 for not at all."""
 
     @property
     def scorer_class(self) -> type[PhraseScorer]:
@@ -41,9 +45,14 @@ class Learner(Protocol):
         ...
 
     def loss(
-        self, scorer: PhraseScorer, trunk: Float[Tensor, "batch trunk"], examples: Examples, rows: Int[Tensor, " batch"]
+        self,
+        scorer: PhraseScorer,
+        trunk: Float[Tensor, "batch trunk"],
+        examples: Examples,
+        rows: Int[Tensor, " batch"],
+        text: BatchText | None = None,
     ) -> Float[Tensor, ""]:
-        """The mean loss over `rows` of `examples`, whose trunk is given."""
+        """The mean loss over `rows` of `examples`, whose trunk is given, and the text they see."""
         ...
 
     def calibrate(self, scorer: PhraseScorer, examples: Examples, embedding: EmbeddingTable) -> float:

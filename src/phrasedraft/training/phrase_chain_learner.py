@@ -14,8 +14,10 @@ from phrasedraft.drafters.phrase_chain import PhraseChain, check_closed
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.calibration import calibrate
-from phrasedraft.training.examples import EmbeddingTable, Examples, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import Examples, make_examples
 from phrasedraft.training.step_learner import StepLearner
+from phrasedraft.training.texts import BatchText
 from phrasedraft.training.traces import Trace
 
 
@@ -43,7 +45,7 @@ class PhraseChainLearner(StepLearner):
 
     def examples(self, traces: Sequence[Trace], eos_token_ids: frozenset[int]) -> PhraseChainExamples:
         """One example for each row with a token after it."""
-        examples = make_examples(traces, self.vocabulary, eos_token_ids)
+        examples = make_examples(traces, self.vocabulary, eos_token_ids, self.text_window)
         size = 1 + max(max(trace.tokens) for trace in traces)
         singles = self.vocabulary.phrase_tokens[self.vocabulary.lengths == 1, 0]
         entry_of = np.full(max(size, int(singles.max(initial=0)) + 1), -1, dtype=np.int64)
@@ -52,7 +54,12 @@ class PhraseChainLearner(StepLearner):
         return PhraseChainExamples(**vars(examples), following=torch.from_numpy(np.concatenate(following)))
 
     def loss(
-        self, scorer: PhraseScorer, trunk: Float[Tensor, "batch trunk"], examples: Examples, rows: Int[Tensor, " batch"]
+        self,
+        scorer: PhraseScorer,
+        trunk: Float[Tensor, "batch trunk"],
+        examples: Examples,
+        rows: Int[Tensor, " batch"],
+        text: BatchText | None = None,
     ) -> Float[Tensor, ""]:
         """The sum over the steps; a row whose next token is no entry adds nothing to later steps."""
         assert isinstance(scorer, ChainScorer)
@@ -65,7 +72,8 @@ class PhraseChainLearner(StepLearner):
             goes_on = entries >= 0
             if step == self.num_steps - 1 or not bool(goes_on.any()):
                 break
-            states, places = scorer.advance(states[goes_on], entries[goes_on]), places[goes_on] + 1
+            text = text.of(goes_on) if text is not None else None
+            states, places = scorer.advance(states[goes_on], entries[goes_on], text), places[goes_on] + 1
         return total
 
     def calibrate(self, scorer: PhraseScorer, examples: Examples, embedding: EmbeddingTable) -> float:

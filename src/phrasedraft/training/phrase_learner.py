@@ -14,9 +14,11 @@ from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.errors import OptionError
 from phrasedraft.phrases import PhraseVocabulary, TokenPieces, VocabularySettings, mine
 from phrasedraft.training.calibration import calibrate
-from phrasedraft.training.examples import EmbeddingTable, Examples, make_examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import Examples, make_examples
 from phrasedraft.training.fit_target import FitTarget
 from phrasedraft.training.losses import LossSettings, PhraseLoss
+from phrasedraft.training.texts import BatchText
 from phrasedraft.training.traces import Trace
 
 
@@ -25,9 +27,15 @@ class PhraseLearner:
 
     scorer_class = PhraseScorer
 
-    def __init__(self, vocabulary: PhraseVocabulary, settings: LossSettings, rows: RowSettings | None = None) -> None:
+    def __init__(
+        self,
+        vocabulary: PhraseVocabulary,
+        settings: LossSettings,
+        rows: RowSettings | None = None,
+        text_window: int = 0,
+    ) -> None:
         self.vocabulary = vocabulary
-        self.rows = rows or RowSettings()
+        self.rows, self.text_window = rows or RowSettings(), text_window
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self._loss = PhraseLoss(self.normaliser, settings)
 
@@ -38,10 +46,15 @@ class PhraseLearner:
 
     def examples(self, traces: Sequence[Trace], eos_token_ids: frozenset[int]) -> Examples:
         """One example for each row with a token after it."""
-        return make_examples(traces, self.vocabulary, eos_token_ids)
+        return make_examples(traces, self.vocabulary, eos_token_ids, self.text_window)
 
     def loss(
-        self, scorer: PhraseScorer, trunk: Float[Tensor, "batch trunk"], examples: Examples, rows: Int[Tensor, " batch"]
+        self,
+        scorer: PhraseScorer,
+        trunk: Float[Tensor, "batch trunk"],
+        examples: Examples,
+        rows: Int[Tensor, " batch"],
+        text: BatchText | None = None,  # noqa: ARG002 - the trunk has read it
     ) -> Float[Tensor, ""]:
         """The mean loss of the choices that lead to each row's longest phrase."""
         return self._loss(scorer, trunk, examples.longest[rows], examples.open_ended[rows])

@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
-from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import Examples
 
 SAMPLED_ROWS = 50_000
 ROWS_AT_ONCE = 512

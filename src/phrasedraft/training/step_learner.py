@@ -19,10 +19,11 @@ class StepLearner:
         num_steps: int,
         num_draft_steps: int,
         rows: RowSettings | None = None,
+        text_window: int = 0,
     ) -> None:
         self.check(vocabulary)
         self.vocabulary = vocabulary
-        self.rows = rows or RowSettings()
+        self.rows, self.text_window = rows or RowSettings(), text_window
         self.normaliser = PrefixSoftmax(vocabulary.trie)
         self.num_steps, self.num_draft_steps = num_steps, num_draft_steps
         self._loss = PhraseLoss(self.normaliser, settings)

@@ -14,9 +14,11 @@ from torch import Tensor
 from phrasedraft.drafters.composed_output import make_output
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
 from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
+from phrasedraft.drafters.text_reader import make_reader
 from phrasedraft.errors import DataError, OptionError
 from phrasedraft.phrases.vocabulary import PhraseVocabulary
-from phrasedraft.training.examples import EmbeddingTable, Examples
+from phrasedraft.training.embedding_table import EmbeddingTable
+from phrasedraft.training.examples import Examples
 from phrasedraft.training.learner import Learner
 from phrasedraft.training.loggers import check_logger
 from phrasedraft.training.losses import LossSettings
@@ -24,6 +26,7 @@ from phrasedraft.training.order import epoch_batches
 from phrasedraft.training.phrase_learner import PhraseLearner
 from phrasedraft.training.randomness import seed_of, seeded
 from phrasedraft.training.standardise import Standardiser
+from phrasedraft.training.texts import text_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +114,7 @@ class Trainer:
                     hidden_size=embedding.rows.shape[1],
                     trunk_width=settings.trunk_width,
                 ),
+                reader=make_reader(self._learner.text_window, embedding.rows.shape[1], settings.trunk_width),
             )
         self.scorer.see(embedding)
         start_from_counts(self.scorer, self.normaliser, examples)
@@ -144,9 +148,7 @@ class Trainer:
         before and wherever it was taken up.
         """
         order = torch.Generator().manual_seed(seed_of(self.settings.seed, "order", number))
-        spans = self.examples.hidden.spans()
-        rows = epoch_batches(spans, self.settings.batch_size, self.settings.window_rows, order)
-        for batch in islice(rows, start, self.steps_per_epoch):
+        for batch in islice(self._batches(order), start, self.steps_per_epoch):
             if self.num_steps >= self.total_steps:
                 return
             yield self._step(batch)
@@ -199,8 +201,16 @@ class Trainer:
         if self.settings.input_noise:
             hidden = hidden + self.settings.input_noise * torch.randn_like(hidden)
             embedding = embedding + self.settings.input_noise * torch.randn_like(embedding)
-        trunk = self.scorer.trunk(hidden, embedding)
-        return self._learner.loss(self.scorer, trunk, self.examples, rows)
+        text = self.examples.view(rows, self.scorer.reader, self.embedding)
+        trunk = self.scorer.trunk(hidden, embedding, text)
+        return self._learner.loss(self.scorer, trunk, self.examples, rows, text)
+
+    def _batches(self, order: torch.Generator) -> Iterator[Int[Tensor, " batch"]]:
+        """One epoch of rows; those of a text together where it is read."""
+        size = self.settings.batch_size
+        if self.examples.texts is not None:
+            return text_batches(self.examples.texts, size, order)
+        return epoch_batches(self.examples.hidden.spans(), size, self.settings.window_rows, order)
 
     def _follow(self) -> None:
         """Move the running mean of the weights; it follows closely at first, when weights move fast."""
