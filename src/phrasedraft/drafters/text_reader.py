@@ -31,8 +31,10 @@ DISTANCES: Final = 24
 class Text(Protocol):
     """The tokens that some states can see."""
 
-    def attend(self, reader: "TextReader", queries: Float[Tensor, "row head key"]) -> Float[Tensor, "row value"]:
-        """What each row finds, all heads side by side."""
+    def attend(
+        self, reader: "TextReader", queries: Float[Tensor, "row head key"]
+    ) -> Float[Tensor, "row ahead head token"]:
+        """What each row finds: for each head, the tokens one, two and three places after where it looks."""
         ...
 
 
@@ -49,8 +51,9 @@ class TextReader(nn.Module):
         self.window = window
         self.enter = nn.Linear(hidden_size, TOKEN_WIDTH)
         self.enter_norm = nn.LayerNorm(TOKEN_WIDTH)
-        self.keys = nn.Linear(2 * TOKEN_WIDTH, NUM_HEADS * KEY_WIDTH)
-        self.values = nn.Linear(TOKEN_WIDTH, AHEAD * NUM_HEADS * VALUE_WIDTH, bias=False)
+        self.own_key = nn.Linear(TOKEN_WIDTH, NUM_HEADS * KEY_WIDTH)
+        self.before_key = nn.Linear(TOKEN_WIDTH, NUM_HEADS * KEY_WIDTH, bias=False)
+        self.values = nn.Parameter(torch.randn(AHEAD, NUM_HEADS, TOKEN_WIDTH, VALUE_WIDTH) * (3 * TOKEN_WIDTH) ** -0.5)
         self.queries = nn.Linear(trunk_width, NUM_HEADS * KEY_WIDTH)
         self.distance = nn.Parameter(torch.zeros(NUM_HEADS, DISTANCES))
         self.leave = nn.Linear(NUM_HEADS * VALUE_WIDTH, trunk_width, bias=False)
@@ -61,17 +64,14 @@ class TextReader(nn.Module):
     def forward(self, states: Float[Tensor, "row trunk"], text: Text) -> Float[Tensor, "row trunk"]:
         """The states with what they found."""
         queries = self.queries(states).view(len(states), NUM_HEADS, KEY_WIDTH)
-        seen: Tensor = self.leave_norm(states + self.leave(text.attend(self, queries)))
+        found = torch.einsum("rahu,ahuv->rhv", text.attend(self, queries), self.values).flatten(1)
+        seen: Tensor = self.leave_norm(states + self.leave(found))
         return seen
 
-    def tokens(
-        self, embeddings: Float[Tensor, "*text token hidden"]
-    ) -> tuple[Float[Tensor, "*text token head key"], Float[Tensor, "*text token ahead head value"]]:
-        """The key of each token and the one before it, and what it brings as the first, second, third one ahead."""
-        entered = self.enter_norm(self.enter(embeddings.to(self.enter.weight)))
-        before = F.pad(entered, (0, 0, 1, 0))[..., :-1, :]
-        keys = self.keys(torch.cat([entered, before], dim=-1)).unflatten(-1, (NUM_HEADS, KEY_WIDTH))
-        return keys, self.values(entered).unflatten(-1, (AHEAD, NUM_HEADS, VALUE_WIDTH))
+    def tokens(self, embeddings: Float[Tensor, "token hidden"]) -> Float[Tensor, "token width"]:
+        """What is kept of each token."""
+        entered: Tensor = self.enter_norm(self.enter(embeddings.to(self.enter.weight)))
+        return entered
 
 
 def make_reader(window: int, hidden_size: int, trunk_width: int) -> TextReader | None:
@@ -85,61 +85,56 @@ def shares(scores: Float[Tensor, "*place token"]) -> Float[Tensor, "*place token
 
 
 class OpenText:
-    """One text that grows, all of which each state sees; keeps the keys and values of its last `reader.window` tokens.
+    """One text that grows, all of which each state sees; keeps keys and tokens of its last `reader.window` places.
 
-    `append` gives tokens to it. About 3.6 kB a token in float32.
+    `append` gives tokens to it. About 1 kB a token in float32.
     """
 
     def __init__(self, reader: TextReader, embed: Embed, tokens: Sequence[int]) -> None:
         self._reader, self._embed = reader, embed
-        self._last: int | None = None
-        self._keys: Tensor | None = None
-        self._values: Tensor | None = None
-        self._length = 0
         self._seen = reader.window + 2  # the last place has nothing after it, and the first needs the token before it
+        self._length = 0
+        weight = reader.enter.weight
+        self._entered = weight.new_zeros((2 * self._seen, TOKEN_WIDTH))
+        self._keys = weight.new_zeros((2 * self._seen, NUM_HEADS, KEY_WIDTH))
         self.append(tokens)
 
     @torch.inference_mode()
     def append(self, tokens: Sequence[int]) -> None:
-        """Add tokens at the end."""
+        """Add tokens at the end; what lies before the window is dropped once the room is full."""
         if not tokens:
             return
-        kept = list(tokens[-self._seen :])
-        if len(kept) == len(tokens) and self._last is not None:
-            kept.insert(0, self._last)  # the key of the first new token holds the one before it
-        device = self._reader.enter.weight.device
-        keys, values = self._reader.tokens(self._embed(torch.tensor(kept, device=device)))
-        num_new = min(len(tokens), len(kept))
-        self._keep(keys[-num_new:], values[-num_new:])
-        self._last = kept[-1]
+        kept = tokens[-self._seen :]
+        if self._length + len(kept) > 2 * self._seen:
+            self._drop(self._length + len(kept) - self._seen if len(kept) < self._seen else self._length)
+        reader, start = self._reader, self._length
+        end = self._length = start + len(kept)
+        ids = torch.tensor(kept, dtype=torch.long, device=self._entered.device)
+        self._entered[start:end] = reader.tokens(self._embed(ids))
+        keys = reader.own_key(self._entered[start:end])
+        first = max(start, 1)
+        keys[first - start :] += reader.before_key(self._entered[first - 1 : end - 1])
+        self._keys[start:end] = keys.view(-1, NUM_HEADS, KEY_WIDTH)
 
-    def _keep(self, keys: Tensor, values: Tensor) -> None:
-        """Write behind what is there; what lies before the window is dropped once the room is full."""
-        room = 2 * self._seen
-        if self._keys is None or self._values is None:
-            self._keys, self._values = (each.new_zeros((room, *each.shape[1:])) for each in (keys, values))
-        if self._length + len(keys) > room:
-            first = max(self._length + len(keys) - self._seen, 0)
-            left = max(self._length - first, 0)
-            for table in (self._keys, self._values):
-                table[:left] = table[self._length - left : self._length].clone()
-            self._length = left
-        self._keys[self._length : self._length + len(keys)] = keys
-        self._values[self._length : self._length + len(values)] = values
-        self._length += len(keys)
+    def _drop(self, number: int) -> None:
+        """Forget the first places."""
+        left = self._length - number
+        for table in (self._entered, self._keys):
+            table[:left] = table[number : self._length].clone()
+        self._length = left
 
-    def attend(self, reader: TextReader, queries: Float[Tensor, "row head key"]) -> Float[Tensor, "row value"]:
+    def attend(
+        self, reader: TextReader, queries: Float[Tensor, "row head key"]
+    ) -> Float[Tensor, "row ahead head token"]:
         """What each row finds in the last `reader.window` places that something came after."""
-        assert self._keys is not None
-        assert self._values is not None
         last = self._length - 1
         first = max(last - reader.window, 0)
-        found = queries.new_zeros((len(queries), NUM_HEADS, VALUE_WIDTH))
+        found = queries.new_zeros((len(queries), AHEAD, NUM_HEADS, TOKEN_WIDTH))
         if last > first:
             scores = torch.einsum("rhk,thk->rht", queries, self._keys[first:last]) * KEY_WIDTH**-0.5
             bias = reader.distance[:, reader.distance_class[1 : last - first + 1].flip(0)]
             weights = shares(scores + bias)
             for ahead in range(min(AHEAD, last - first)):
-                values = self._values[first + 1 + ahead : last + 1, ahead]
-                found += torch.einsum("rht,thv->rhv", weights[:, :, : len(values)], values)
-        return found.flatten(1)
+                after = self._entered[first + 1 + ahead : last + 1]
+                found[:, ahead] = weights[:, :, : len(after)] @ after
+        return found

@@ -75,9 +75,7 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
                 hidden_size=target.identity.hidden_size,
                 trunk_width=settings.training.trunk_width,
             ),
-            reader=make_reader(
-                settings.head.text_window, target.identity.hidden_size, settings.training.trunk_width
-            ),
+            reader=make_reader(settings.head.text_window, target.identity.hidden_size, settings.training.trunk_width),
         )
     parameters = sum(parameter.numel() for parameter in scorer.parameters())
     num_rows, num_sampled = settings.training.batch_size, settings.training.loss.num_sampled

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from phrasedraft.drafters.text_reader import AHEAD, KEY_WIDTH, NUM_HEADS, VALUE_WIDTH, TextReader, shares
+from phrasedraft.drafters.text_reader import AHEAD, KEY_WIDTH, NUM_HEADS, TextReader, shares
 from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.traces import Trace
 
@@ -24,7 +25,7 @@ class BatchText:
     """
 
     keys: Float[Tensor, "text token head key"]
-    values: Float[Tensor, "text token ahead head value"]
+    entered: Float[Tensor, "text token width"]
     text: Int[Tensor, " row"]
     place: Int[Tensor, " row"]
 
@@ -32,7 +33,9 @@ class BatchText:
         """The same for some of the rows."""
         return replace(self, text=self.text[rows], place=self.place[rows])
 
-    def attend(self, reader: TextReader, queries: Float[Tensor, "row head key"]) -> Float[Tensor, "row value"]:
+    def attend(
+        self, reader: TextReader, queries: Float[Tensor, "row head key"]
+    ) -> Float[Tensor, "row ahead head token"]:
         """What each row finds, the rows of one text together."""
         order = torch.argsort(self.text, stable=True)
         counts = torch.bincount(self.text, minlength=len(self.keys))
@@ -47,13 +50,12 @@ class BatchText:
         scores = torch.einsum("nrhk,nthk->nhrt", asked, self.keys) * KEY_WIDTH**-0.5
         bias = reader.distance[:, reader.distance_class[back.clamp(0, reader.window)]].transpose(0, 1)
         weights = shares((scores + bias).masked_fill(~visible[:, None], float("-inf")))
-        found = queries.new_zeros((*shape, NUM_HEADS, VALUE_WIDTH))
+        found = []
         for ahead in range(AHEAD):
-            known = weights * (back > ahead)[:, None] if ahead else weights
-            found = found + torch.einsum(
-                "nhrt,nthv->nrhv", known[..., : known.shape[-1] - ahead - 1], self.values[:, ahead + 1 :, ahead]
-            )
-        return found[self.text, slot].flatten(1)
+            after = self.entered[:, ahead + 1 :]
+            known = (weights * (back > ahead)[:, None])[..., : after.shape[1]]
+            found.append((known.flatten(1, 2) @ after).unflatten(1, known.shape[1:3]))
+        return torch.stack(found, dim=2)[self.text, :, :, slot].transpose(1, 2)
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,11 @@ class Texts:
             padding_value=-1,
         )
         tokens = torch.where(tokens < 0, self.tokens[0], tokens)  # padding is seen by none
-        keys, values = reader.tokens(embedding(tokens.flatten().long()).view(*tokens.shape, -1))
-        return BatchText(keys=keys, values=values, text=which, place=place)
+        known, ids = torch.unique(tokens, return_inverse=True)
+        entered = reader.tokens(embedding(known.long()))
+        keys = reader.own_key(entered)[ids]
+        keys = keys + F.pad(reader.before_key(entered)[ids[:, :-1]], (0, 0, 1, 0))
+        return BatchText(keys=keys.unflatten(-1, (NUM_HEADS, KEY_WIDTH)), entered=entered[ids], text=which, place=place)
 
 
 def text_batches(texts: Texts, batch_size: int, generator: torch.Generator) -> Iterator[Int[Tensor, " batch"]]:
