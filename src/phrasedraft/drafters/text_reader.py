@@ -12,7 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from phrasedraft.drafters.protocol import Embed
@@ -44,7 +44,7 @@ class TextReader(nn.Module):
     `window` is how many tokens back a state can see.
     """
 
-    distance_class: Tensor
+    classes: Tensor
 
     def __init__(self, *, hidden_size: int, trunk_width: int, window: int) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class TextReader(nn.Module):
         self.leave = nn.Linear(NUM_HEADS * VALUE_WIDTH, trunk_width, bias=False)
         self.leave_norm = nn.LayerNorm(trunk_width)
         classes = (2 * torch.arange(window + 1).clamp(min=1).float().log2()).long().clamp(max=DISTANCES - 1)
-        self.register_buffer("distance_class", classes, persistent=False)
+        self.register_buffer("classes", F.one_hot(classes, DISTANCES).float(), persistent=False)
 
     def forward(self, states: Float[Tensor, "row trunk"], text: Text) -> Float[Tensor, "row trunk"]:
         """The states with what they found."""
@@ -72,6 +72,11 @@ class TextReader(nn.Module):
         """What is kept of each token."""
         entered: Tensor = self.enter_norm(self.enter(embeddings.to(self.enter.weight)))
         return entered
+
+    def bias(self, back: Int[Tensor, "..."]) -> Float[Tensor, "head ..."]:
+        """What is added to the score of a place that is `back` tokens away."""
+        # A product, since the gradient of an index into so few rows adds up one after the other.
+        return (self.distance @ self.classes.to(self.distance)[back.flatten()].t()).unflatten(1, back.shape)
 
 
 def make_reader(window: int, hidden_size: int, trunk_width: int) -> TextReader | None:
@@ -132,8 +137,8 @@ class OpenText:
         found = queries.new_zeros((len(queries), AHEAD, NUM_HEADS, TOKEN_WIDTH))
         if last > first:
             scores = torch.einsum("rhk,thk->rht", queries, self._keys[first:last]) * KEY_WIDTH**-0.5
-            bias = reader.distance[:, reader.distance_class[1 : last - first + 1].flip(0)]
-            weights = shares(scores + bias)
+            back = torch.arange(last - first, 0, -1, device=queries.device)
+            weights = shares(scores + reader.bias(back))
             for ahead in range(min(AHEAD, last - first)):
                 after = self._entered[first + 1 + ahead : last + 1]
                 found[:, ahead] = weights[:, :, : len(after)] @ after

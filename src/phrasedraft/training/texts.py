@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from phrasedraft.drafters.text_reader import AHEAD, KEY_WIDTH, NUM_HEADS, TextReader, shares
 from phrasedraft.training.embedding_table import EmbeddingTable
@@ -21,11 +20,12 @@ PARTS = 8
 class BatchText:
     """What each row of a batch may see of its own text: everything up to the token that the row produced.
 
-    `text` and `place` say where a row stands.
+    `keys` and `entered` hold one text after the other, of `lengths` tokens; `text` and `place` say where a row stands.
     """
 
-    keys: Float[Tensor, "text token head key"]
-    entered: Float[Tensor, "text token width"]
+    keys: Float[Tensor, "token head key"]
+    entered: Float[Tensor, "token width"]
+    lengths: list[int]
     text: Int[Tensor, " row"]
     place: Int[Tensor, " row"]
 
@@ -36,26 +36,42 @@ class BatchText:
     def attend(
         self, reader: TextReader, queries: Float[Tensor, "row head key"]
     ) -> Float[Tensor, "row ahead head token"]:
-        """What each row finds, the rows of one text together."""
+        """What each row finds, text by text."""
         order = torch.argsort(self.text, stable=True)
-        counts = torch.bincount(self.text, minlength=len(self.keys))
-        starts = counts.cumsum(0) - counts
-        slot = torch.empty_like(self.text)
-        slot[order] = torch.arange(len(order)) - starts[self.text[order]]
-        shape = (len(self.keys), int(counts.max()))
-        asked = queries.new_zeros((*shape, *queries.shape[1:])).index_put((self.text, slot), queries)
-        place = torch.zeros(shape, dtype=torch.long).index_put((self.text, slot), self.place)
-        back = place[:, :, None] - torch.arange(self.keys.shape[1])
-        visible = (back > 0) & (back <= reader.window)
-        scores = torch.einsum("nrhk,nthk->nhrt", asked, self.keys) * KEY_WIDTH**-0.5
-        bias = reader.distance[:, reader.distance_class[back.clamp(0, reader.window)]].transpose(0, 1)
-        weights = shares((scores + bias).masked_fill(~visible[:, None], float("-inf")))
-        found = []
-        for ahead in range(AHEAD):
-            after = self.entered[:, ahead + 1 :]
-            known = (weights * (back > ahead)[:, None])[..., : after.shape[1]]
-            found.append((known.flatten(1, 2) @ after).unflatten(1, known.shape[1:3]))
-        return torch.stack(found, dim=2)[self.text, :, :, slot].transpose(1, 2)
+        counts = torch.bincount(self.text, minlength=len(self.lengths)).tolist()
+        found = [
+            _find(reader, asked, place, keys, entered)
+            for asked, place, keys, entered in zip(
+                torch.split(queries[order], counts),
+                torch.split(self.place[order], counts),
+                torch.split(self.keys, self.lengths),
+                torch.split(self.entered, self.lengths),
+                strict=True,
+            )
+            if len(asked)
+        ]
+        return torch.cat(found)[torch.argsort(order)]
+
+
+def _find(
+    reader: TextReader,
+    asked: Float[Tensor, "row head key"],
+    place: Int[Tensor, " row"],
+    keys: Float[Tensor, "token head key"],
+    entered: Float[Tensor, "token width"],
+) -> Float[Tensor, "row ahead head width"]:
+    """What some rows of one text find, each up to its own place."""
+    back = place[:, None] - torch.arange(len(keys))
+    scores = asked.transpose(0, 1) @ keys.permute(1, 2, 0) * KEY_WIDTH**-0.5
+    scores = scores + reader.bias(back.clamp(0, reader.window))
+    weights = shares(scores.masked_fill((back <= 0) | (back > reader.window), float("-inf")))
+    found = []
+    for ahead in range(AHEAD):
+        after = entered[ahead + 1 :]
+        known = weights.masked_fill(back == ahead, 0.0) if ahead else weights  # what comes after is not known there
+        weights = known
+        found.append(known[..., : len(after)] @ after)
+    return torch.stack(found).permute(2, 0, 1, 3)
 
 
 @dataclass(frozen=True)
@@ -94,18 +110,21 @@ class Texts:
         """What `rows` may see."""
         text = torch.searchsorted(self.first_rows, rows, right=True) - 1
         wanted, which = torch.unique(text, return_inverse=True)
-        place = rows - self.first_rows[text] + self.first_places[text]
-        tokens = pad_sequence(
-            [self.tokens[self.starts[each] : self.ends[each]] for each in wanted.tolist()],
-            batch_first=True,
-            padding_value=-1,
-        )
-        tokens = torch.where(tokens < 0, self.tokens[0], tokens)  # padding is seen by none
+        starts, ends = self.starts[wanted].tolist(), self.ends[wanted].tolist()
+        tokens = torch.cat([self.tokens[start:end] for start, end in zip(starts, ends, strict=True)])
         known, ids = torch.unique(tokens, return_inverse=True)
         entered = reader.tokens(embedding(known.long()))
-        keys = reader.own_key(entered)[ids]
-        keys = keys + F.pad(reader.before_key(entered)[ids[:, :-1]], (0, 0, 1, 0))
-        return BatchText(keys=keys.unflatten(-1, (NUM_HEADS, KEY_WIDTH)), entered=entered[ids], text=which, place=place)
+        lengths = [end - start for start, end in zip(starts, ends, strict=True)]
+        goes_on = torch.ones(len(ids), 1)
+        goes_on[torch.tensor([0, *accumulate(lengths[:-1])])] = 0  # nothing is before a text's first token
+        keys = reader.own_key(entered)[ids] + reader.before_key(entered)[ids.roll(1)] * goes_on
+        return BatchText(
+            keys=keys.unflatten(-1, (NUM_HEADS, KEY_WIDTH)),
+            entered=entered[ids],
+            lengths=lengths,
+            text=which,
+            place=rows - self.first_rows[text] + self.first_places[text],
+        )
 
 
 def text_batches(texts: Texts, batch_size: int, generator: torch.Generator) -> Iterator[Int[Tensor, " batch"]]:
