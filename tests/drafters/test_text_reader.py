@@ -12,7 +12,7 @@ from phrasedraft.drafters.text_reader import OpenText, TextReader
 from phrasedraft.errors import HeadFileError, OptionError
 from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.fit_settings import HeadSettings
-from phrasedraft.training.texts import Texts, text_batches
+from phrasedraft.training.texts import PARTS, Texts
 from synthetic import HIDDEN, VOCAB, SyntheticTarget, answer_of, make_head
 
 TRUNK = 32
@@ -117,12 +117,10 @@ def test_a_long_text_takes_no_more_room_than_its_window():
 
 def test_an_epoch_takes_every_row_once():
     texts = Texts.of(traces_of(SHAPES), 8)
-    batches = list(text_batches(texts, 7, torch.Generator().manual_seed(0)))
-    rows = torch.cat(batches)
-    assert len(rows) == texts.num_rows // 7 * 7 == len(rows.unique())
-    assert all(bool((batch.diff() > 0).all()) for batch in batches)
-    again = list(text_batches(texts, 7, torch.Generator().manual_seed(1)))
-    assert any(not torch.equal(one, other) for one, other in zip(batches, again, strict=True))
+    rows = torch.arange(3, texts.num_rows)
+    shuffled, again = (texts.shuffle(rows, torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    assert shuffled.sort().values.tolist() == rows.tolist()
+    assert not torch.equal(shuffled, again)
 
 
 def test_what_a_head_says_of_its_window_has_to_be_possible(tmp_path):
@@ -143,3 +141,11 @@ def test_what_a_head_says_of_its_window_has_to_be_possible(tmp_path):
 def test_a_window_below_zero_is_refused():
     with pytest.raises(OptionError, match="`text_window` is -1"):
         HeadSettings(text_window=-1)
+
+
+def test_rows_of_a_text_come_in_a_few_groups():
+    texts = Texts.of(traces_of([(3, 81)] * 50), 8)
+    shuffled = texts.shuffle(torch.arange(texts.num_rows), torch.Generator().manual_seed(0))
+    text = shuffled // 80
+    assert int((text.diff() != 0).sum()) + 1 <= 50 * PARTS
+    assert len(text[:200].unique()) > 10  # and a batch is not one text

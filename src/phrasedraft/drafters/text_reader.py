@@ -76,7 +76,7 @@ class TextReader(nn.Module):
     def bias(self, back: Int[Tensor, "..."]) -> Float[Tensor, "head ..."]:
         """What is added to the score of a place that is `back` tokens away."""
         # A product, since the gradient of an index into so few rows adds up one after the other.
-        return (self.distance @ self.classes.to(self.distance)[back.flatten()].t()).unflatten(1, back.shape)
+        return (self.distance @ self.classes.to(self.distance)[back.flatten()].t()).view(NUM_HEADS, *back.shape)
 
 
 def make_reader(window: int, hidden_size: int, trunk_width: int) -> TextReader | None:

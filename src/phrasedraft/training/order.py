@@ -1,6 +1,6 @@
 """The order in which an epoch goes through its rows: at random, yet near to each other on disk."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from jaxtyping import Int
@@ -10,8 +10,21 @@ Span = tuple[int, int]
 """The first row, and the one after the last."""
 
 
+Shuffle = Callable[[Int[Tensor, " row"], torch.Generator], Int[Tensor, " row"]]
+"""Puts rows into random order."""
+
+
+def row_by_row(rows: Int[Tensor, " row"], generator: torch.Generator) -> Int[Tensor, " row"]:
+    """Every order is as likely as any other."""
+    return rows[torch.randperm(len(rows), generator=generator)]
+
+
 def epoch_batches(
-    spans: Sequence[Span], batch_size: int, window_rows: int, generator: torch.Generator
+    spans: Sequence[Span],
+    batch_size: int,
+    window_rows: int,
+    generator: torch.Generator,
+    shuffle: Shuffle = row_by_row,
 ) -> Iterator[Int[Tensor, " batch"]]:
     """The rows of one epoch as batches, each in rising order; what is left of the last batch waits for the next epoch.
 
@@ -23,7 +36,7 @@ def epoch_batches(
     left = torch.empty(0, dtype=torch.long)
     for window in _windows(spans, window_rows, generator):
         rows = torch.cat([torch.arange(start, end) for start, end in window])
-        rows = torch.cat([left, rows[torch.randperm(len(rows), generator=generator)]])
+        rows = torch.cat([left, shuffle(rows, generator)])
         num_whole = len(rows) // size * size
         for batch in rows[:num_whole].view(-1, size):
             yield batch.sort().values

@@ -1,6 +1,6 @@
 """The texts that training rows belong to, for heads that read them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -126,18 +126,13 @@ class Texts:
             place=rows - self.first_rows[text] + self.first_places[text],
         )
 
+    def shuffle(self, rows: Int[Tensor, " row"], generator: torch.Generator) -> Int[Tensor, " row"]:
+        """The same rows in random order, `PARTS` groups of each text, so that many are read for one look at a text.
 
-def text_batches(texts: Texts, batch_size: int, generator: torch.Generator) -> Iterator[Int[Tensor, " batch"]]:
-    """The rows of one epoch as batches, each in rising order; what is left of the last waits for the next epoch.
-
-    A text's rows are dealt into `PARTS` at random, and parts come in random order: each text of a batch is read once
-    for a good many of its rows, and a batch has rows of many texts.
-    """
-    counts = torch.diff(torch.cat([texts.first_rows, torch.tensor([texts.num_rows])]))
-    row_text = torch.repeat_interleave(torch.arange(len(counts)), counts)
-    dealt = row_text * PARTS + torch.randint(PARTS, (texts.num_rows,), generator=generator)
-    place = torch.randperm(len(counts) * PARTS, generator=generator)
-    rows = place[dealt].argsort(stable=True)
-    size = min(batch_size, texts.num_rows)
-    for batch in rows[: len(rows) // size * size].view(-1, size):
-        yield batch.sort().values
+        Whole texts would make batches of few texts, which learn far more slowly; single rows make batches of nearly as
+        many texts as rows, each of which has to be looked at.
+        """
+        text = torch.searchsorted(self.first_rows, rows, right=True) - 1
+        dealt = text * PARTS + torch.randint(PARTS, (len(rows),), generator=generator)
+        place = torch.randperm(len(self.first_rows) * PARTS, generator=generator)
+        return rows[place[dealt].argsort(stable=True)]

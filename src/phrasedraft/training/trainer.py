@@ -22,11 +22,10 @@ from phrasedraft.training.examples import Examples
 from phrasedraft.training.learner import Learner
 from phrasedraft.training.loggers import check_logger
 from phrasedraft.training.losses import LossSettings
-from phrasedraft.training.order import epoch_batches
+from phrasedraft.training.order import epoch_batches, row_by_row
 from phrasedraft.training.phrase_learner import PhraseLearner
 from phrasedraft.training.randomness import seed_of, seeded
 from phrasedraft.training.standardise import Standardiser
-from phrasedraft.training.texts import text_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,11 +205,11 @@ class Trainer:
         return self._learner.loss(self.scorer, trunk, self.examples, rows, text)
 
     def _batches(self, order: torch.Generator) -> Iterator[Int[Tensor, " batch"]]:
-        """One epoch of rows; those of a text together where it is read."""
-        size = self.settings.batch_size
-        if self.examples.texts is not None:
-            return text_batches(self.examples.texts, size, order)
-        return epoch_batches(self.examples.hidden.spans(), size, self.settings.window_rows, order)
+        """One epoch of rows; many of a text together where it is read."""
+        texts, settings = self.examples.texts, self.settings
+        shuffle = row_by_row if texts is None else texts.shuffle
+        spans = self.examples.hidden.spans()
+        return epoch_batches(spans, settings.batch_size, settings.window_rows, order, shuffle)
 
     def _follow(self) -> None:
         """Move the running mean of the weights; it follows closely at first, when weights move fast."""
