@@ -7,7 +7,7 @@ single tokens does in many.
 """
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -19,8 +19,8 @@ from torch import Tensor
 from phrasedraft.drafters import head_file
 from phrasedraft.drafters.chain_scorer import ChainScorer
 from phrasedraft.drafters.head_config import PHRASE_CHAIN, HeadConfig
-from phrasedraft.drafters.prefix_softmax import PrefixSoftmax
 from phrasedraft.drafters.protocol import DraftBudget
+from phrasedraft.drafters.sight import ROOT, Entries, Sight
 from phrasedraft.drafters.text_reader import OpenText
 from phrasedraft.drafters.trained_head import HeadState, TrainedHead
 from phrasedraft.errors import HeadFileError, OptionError
@@ -47,12 +47,7 @@ class PhraseChain(TrainedHead):
     def __init__(self, *, scorer: ChainScorer, vocabulary: PhraseVocabulary, config: HeadConfig) -> None:
         check_closed(vocabulary)
         super().__init__(scorer=scorer, vocabulary=vocabulary, config=config)
-        self.normaliser = PrefixSoftmax(vocabulary.trie)
-        parents = self.normaliser.parents.tolist()
-        rows = vocabulary.phrase_tokens
-        self._tokens = [int(row[length - 1]) for row, length in zip(rows, vocabulary.lengths.tolist(), strict=True)]
-        self._parents: list[int] = parents
-        self._single = {token: entry for entry, token in enumerate(self._tokens) if parents[entry] < 0}
+        self._entries = Entries(vocabulary)
 
     @classmethod
     def check_entries(cls, vocabulary: PhraseVocabulary, folder: Path) -> None:
@@ -63,29 +58,24 @@ class PhraseChain(TrainedHead):
                 hint="take the folder from where it came again",
             )
 
-    def place(self, device: torch.device) -> None:
-        """Move the weights to where the target's hidden states are."""
-        super().place(device)
-        self.normaliser.to(device)
-
     @torch.inference_mode()
     def propose(self, state: HeadState, budget: DraftBudget) -> DraftTree:
         """The most probable nodes; one path of them where only a chain counts."""
         size = budget.num_draft_tokens
-        if min(size, budget.max_depth) <= 0 or not self._tokens:
+        if min(size, budget.max_depth) <= 0 or not len(self.vocabulary):
             return DraftTree.root_only(state.token)
         assert isinstance(self.scorer, ChainScorer)
-        draft = _Draft(size=size, max_depth=budget.max_depth, singles=self._single)
+        draft = _Draft(size=size, max_depth=budget.max_depth, singles=self._entries.single)
         states = self.first_state(state)
         draft.states[()] = states[0]
         fresh: list[TokenPath] = [()]
         for step in range(self.config.num_steps):
             rows = torch.stack([draft.states[path] for path in fresh])
-            reach = self.normaliser.reach(self.scorer.output(rows).float() / self.config.temperature)
-            if not torch.isfinite(reach[:, 0]).all():
+            sights = self._entries.look(self.scorer.output(rows).float() / self.config.temperature, size)
+            if sights is None:
                 self.warn_not_finite(state)
                 return DraftTree.root_only(state.token)
-            self._look_ahead(draft, fresh, reach)
+            draft.sights.update(zip(fresh, sights, strict=True))
             draft.grow()
             if step == self.config.num_steps - 1:
                 break
@@ -95,27 +85,19 @@ class PhraseChain(TrainedHead):
         tree = draft.tree(state.token)
         return tree.best_chain() if budget.chain_only else tree
 
-    def _look_ahead(self, draft: "_Draft", paths: Sequence[TokenPath], reach: Float[Tensor, "node phrase"]) -> None:
-        """Keep the most probable entries from each of some nodes, by the entry they go on from."""
-        found = torch.topk(reach, min(draft.size, reach.shape[1]), dim=1)
-        for path, values, entries in zip(paths, found.values.tolist(), found.indices.tolist(), strict=True):
-            ahead: dict[int, list[tuple[int, int, float]]] = {}
-            for value, entry in zip(values, entries, strict=True):
-                if value > 0:
-                    ahead.setdefault(self._parents[entry], []).append((entry, self._tokens[entry], value))
-            draft.ahead[path] = ahead
-
     def _stand_at(self, draft: "_Draft", text: OpenText | None) -> list[TokenPath]:
         """Advance the cell to drafted nodes it has not stood at, most probable first; those it can stand at."""
         assert isinstance(self.scorer, ChainScorer)
-        wanted = [path for path in draft.paths if path not in draft.ahead and len(path) < draft.max_depth][:MAX_BEAM]
+        wanted = [path for path in draft.paths if path not in draft.sights and len(path) < draft.max_depth][:MAX_BEAM]
         for depth in sorted({len(path) for path in wanted}):
             ready = [
-                path for path in wanted if len(path) == depth and path[:-1] in draft.states and path[-1] in self._single
+                path
+                for path in wanted
+                if len(path) == depth and path[:-1] in draft.states and path[-1] in self._entries.single
             ]
             if not ready:
                 continue
-            entries = torch.tensor([self._single[path[-1]] for path in ready], device=self._device)
+            entries = torch.tensor([self._entries.single[path[-1]] for path in ready], device=self._device)
             above = torch.stack([draft.states[path[:-1]] for path in ready])
             for path, row in zip(ready, self.scorer.advance(above, entries, text), strict=True):
                 draft.states[path] = row
@@ -124,17 +106,16 @@ class PhraseChain(TrainedHead):
 
 @dataclass
 class _Draft:
-    """The tree so far: `states` of the nodes that were stood at, and what was seen from each, by entry gone on from.
+    """The tree so far: `states` of the nodes that were stood at, and what is seen from each.
 
-    `singles` are the tokens that are entries by themselves. `ahead[path][entry]` are (entry, token, probability from
-    `path` on) of the entries one token longer than `entry`, -1 for nothing yet.
+    `singles` are the tokens that are entries by themselves.
     """
 
     size: int
     max_depth: int
     singles: Collection[int]
     states: dict[TokenPath, Float[Tensor, " trunk"]] = field(default_factory=dict)
-    ahead: dict[TokenPath, dict[int, list[tuple[int, int, float]]]] = field(default_factory=dict)
+    sights: dict[TokenPath, Sight] = field(default_factory=dict)
     paths: list[TokenPath] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
 
@@ -147,16 +128,16 @@ class _Draft:
         def push(path: TokenPath, origin: TokenPath, entry: int) -> None:
             if len(path) >= self.max_depth:
                 return
-            seen = [(origin, each) for each in self.ahead[origin].get(entry, ())]
-            if path in self.ahead and path != origin:  # of what was looked ahead, only what cannot be seen from there
+            seen = [(origin, each) for each in self.sights[origin].after(entry)]
+            if path in self.sights and path != origin:  # of what was looked ahead, only what cannot be seen from there
                 seen = [each for each in seen if each[1][1] not in self.singles]
-                seen += [(path, each) for each in self.ahead[path].get(-1, ())]
+                seen += [(path, each) for each in self.sights[path].after(ROOT)]
             for origin, (child, token, value) in seen:
                 bounded = min(known[origin] * value, known[path])
                 heapq.heappush(heap, (-bounded, next(order), (*path, token), origin, child))
 
         self.paths, self.values = [], []
-        push((), (), -1)
+        push((), (), ROOT)
         while heap and len(self.paths) < self.size:
             value, _, path, origin, entry = heapq.heappop(heap)
             known[path] = -value
