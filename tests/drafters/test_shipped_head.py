@@ -5,6 +5,7 @@ import time
 import pytest
 import torch
 
+from phrasedraft.drafters import load_head, shipped_heads
 from phrasedraft.drafters.head_file import default_head_path
 from phrasedraft.drafters.phrase_head import PhraseHead
 from phrasedraft.drafters.protocol import DraftBudget
@@ -71,3 +72,18 @@ def test_a_draft_takes_a_small_part_of_a_pass(head):
         assert head.propose(state, budget).num_draft_tokens == 8
         seconds.append(time.process_time() - started)
     assert min(seconds) < 10e-3  # about 1 ms on an idle core, beartype left out; a pass of the target takes 90
+
+
+def test_the_head_that_reads_is_shipped_beside_it_and_better_on_the_same_held_out_answers(head):
+    reads = load_head("smollm2-135m-reads")
+    assert isinstance(reads, PhraseHead)
+    assert reads.config.text_window == 512
+    assert reads.num_parameters == head.num_parameters + 304_352
+    for name in ("target_name", "tokenizer_fingerprint", "state_fingerprint", "target_layers", "template"):
+        assert getattr(reads.config, name) == getattr(head.config, name)
+    mine, other = (each.config.provenance for each in (reads, head))
+    assert [line["sha256"] for line in mine["data"]] == [line["sha256"] for line in other["data"]]
+    for corpus, table in other["held_out"].items():
+        for nodes, line in table.items():
+            assert mine["held_out"][corpus][nodes]["tokens_per_pass"] > 1.05 * line["tokens_per_pass"]
+    assert sum(file.stat().st_size for file in shipped_heads()["smollm2-135m-reads"].iterdir()) < 12e6

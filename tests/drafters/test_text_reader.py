@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from phrasedraft.drafters import load_head
-from phrasedraft.drafters.text_reader import OpenText, TextReader
+from phrasedraft.drafters.text_reader import KEY_WIDTH, NUM_HEADS, OpenText, TextReader
 from phrasedraft.errors import HeadFileError, OptionError
 from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.fit_settings import HeadSettings
@@ -149,3 +149,17 @@ def test_rows_of_a_text_come_in_a_few_groups():
     text = shuffled // 80
     assert int((text.diff() != 0).sum()) + 1 <= 50 * PARTS
     assert len(text[:200].unique()) > 10  # and a batch is not one text
+
+
+@torch.no_grad()
+def test_the_example_in_the_docs():
+    reader = reader_of(8)
+    for weight in (reader.own_key.weight, reader.own_key.bias, reader.before_key.weight, reader.distance):
+        weight.zero_()
+    reader.distance[:, 2] = torch.tensor(3.0).log()  # two tokens back
+    found = OpenText(reader, EMBED, [5, 7, 5]).attend(reader, torch.randn(1, NUM_HEADS, KEY_WIDTH))
+    five, seven = reader.tokens(EMBED(torch.tensor([5, 7])))
+    for head in range(NUM_HEADS):
+        torch.testing.assert_close(found[0, 0, head], 3 / 5 * seven + 1 / 5 * five)
+        torch.testing.assert_close(found[0, 1, head], 3 / 5 * five)
+        assert not found[0, 2, head].any()

@@ -15,7 +15,7 @@ from phrasedraft.drafters import Head, load_head, merge_drafters, shipped_heads
 from phrasedraft.drafters.loading import TRAINING_FREE, load_each
 from phrasedraft.drafters.protocol import Drafter
 from phrasedraft.errors import OptionError
-from phrasedraft.target import TransformersTarget, load_target
+from phrasedraft.target import EMBEDDED_NAME, TransformersTarget, load_target
 
 NO_HEAD = NO_SOURCES = "none"
 DEFAULT_SOURCES = ("suffix-automaton", "token-recycling")
@@ -94,7 +94,7 @@ def head_folder(target: str, head: str | None) -> str | None:
         return str(shipped.get(head, head))
     if target not in shipped:
         raise OptionError(
-            f"no head is known for target `{target}`; {', '.join(f'`{name}`' for name in shipped)} comes with one",
+            f"no head is known for target `{target}`; `{EMBEDDED_NAME}` comes with one",
             hint=f"give `--head FOLDER`, train one with `phrasedraft fit {target}`, or decode plainly: `--head none`",
         )
     return str(shipped[target])

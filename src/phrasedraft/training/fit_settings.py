@@ -30,7 +30,7 @@ class HeadSettings:
     num_draft_steps: int = 4
     rows: str = OWN
     num_own_rows: int = 0
-    text_window: int = 0
+    text_window: int = 512
 
     def __post_init__(self) -> None:
         if self.kind not in HEAD_KINDS:
@@ -44,7 +44,8 @@ class HeadSettings:
                 raise OptionError(f"`{name}` is {getattr(self, name)}, it must be 1 or more", hint="4 is the default")
         if self.text_window < 0:
             raise OptionError(
-                f"`text_window` is {self.text_window}, it must be 0 (off) or a number of tokens", hint="512 is plenty"
+                f"`text_window` is {self.text_window}, it must be 0 (off) or a number of tokens",
+                hint="512 is the default",
             )
         _ = self.row_settings  # refuses what rows may not be
 
