@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from phrasedraft.drafters.composed_output import ComposedOutput
 from phrasedraft.drafters.phrase_scorer import PhraseScorer
+from phrasedraft.drafters.quick_rows import QuickRows
 from phrasedraft.drafters.text_reader import Text, TextReader
 
 
@@ -41,6 +42,7 @@ class ChainScorer(PhraseScorer):
         self.row_norm = nn.LayerNorm(trunk_width)  # rows are small, and of many lengths
         self.cell = nn.GRUCell(trunk_width, trunk_width)
         self.step_norm = nn.LayerNorm(trunk_width)
+        self._quick = QuickRows()
 
     def advance(
         self, states: Float[Tensor, "batch trunk"], entries: Int[Tensor, " batch"], text: Text | None = None
@@ -54,9 +56,14 @@ class ChainScorer(PhraseScorer):
         return self.read(following, text)
 
     @torch.no_grad()
+    def scores(self, states: Float[Tensor, "batch trunk"]) -> Float[Tensor, "batch phrase"]:
+        """One score an entry, to draft with."""
+        return self._quick.scores(self.output, states)
+
+    @torch.no_grad()
     def probabilities(
         self, states: Float[Tensor, "batch trunk"], temperature: float = 1.0
     ) -> Float[Tensor, "batch phrase"]:
         """The probability of each entry; the rest to 1 is a token outside the entries."""
-        scores: Tensor = self.output(states).float() / temperature
+        scores: Tensor = self.scores(states) / temperature
         return F.pad(scores, (0, 1)).softmax(dim=-1)[:, :-1]

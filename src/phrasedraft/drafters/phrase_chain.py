@@ -71,7 +71,7 @@ class PhraseChain(TrainedHead):
         fresh: list[TokenPath] = [()]
         for step in range(self.config.num_steps):
             rows = torch.stack([draft.states[path] for path in fresh])
-            sights = self._entries.look(self.scorer.output(rows).float() / self.config.temperature, size)
+            sights = self._entries.look(self.scorer.scores(rows) / self.config.temperature, size)
             if sights is None:
                 self.warn_not_finite(state)
                 return DraftTree.root_only(state.token)
@@ -88,7 +88,12 @@ class PhraseChain(TrainedHead):
     def _stand_at(self, draft: "_Draft", text: OpenText | None) -> list[TokenPath]:
         """Advance the cell to drafted nodes it has not stood at, most probable first; those it can stand at."""
         assert isinstance(self.scorer, ChainScorer)
-        wanted = [path for path in draft.paths if path not in draft.sights and len(path) < draft.max_depth][:MAX_BEAM]
+        # What is worth no more than the last node has no children that could take its place.
+        least = draft.values[-1] if len(draft.paths) == draft.size else 0.0
+        nodes = zip(draft.paths, draft.values, strict=True)
+        wanted = [
+            path for path, value in nodes if value > least and path not in draft.sights and len(path) < draft.max_depth
+        ][:MAX_BEAM]
         for depth in sorted({len(path) for path in wanted}):
             ready = [
                 path
