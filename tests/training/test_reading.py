@@ -3,6 +3,7 @@
 import io
 import random
 from dataclasses import replace
+from functools import cache
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from phrasedraft.training.fit_settings import FitSettings, HeadSettings, ReplayS
 from phrasedraft.training.trainer import TrainingSettings
 from synthetic import SyntheticTarget, answer_of, recorded, write_corpus
 
-KINDS = ("phrase-head", "token-chain", "phrase-chain")
+STEPS = {"phrase-head": {}, "token-chain": {"num_steps": 2}, "phrase-chain": {"num_steps": 2}}
 BUDGET = DraftBudget(num_draft_tokens=4, max_depth=4)
 
 
@@ -28,14 +29,26 @@ def repeating(name, draw, prompt_size=10):
     return answer_of(tokens * 4, name=name, prompt=[1, *tokens])
 
 
-def fitted(folder, kind, **head):
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """The result of a run and its folder, made once for each kind of head and window."""
+
+    @cache
+    def make(kind, text_window=64):
+        folder = tmp_path_factory.mktemp(kind)
+        return run(folder, HeadSettings(kind=kind, text_window=text_window, **STEPS[kind])), folder / "head"
+
+    return make
+
+
+def run(folder, head):
     draw = random.Random(0)
-    corpus = write_corpus(folder / "train.jsonl", [repeating(f"t-{index}", draw) for index in range(300)])
+    corpus = write_corpus(folder / "train.jsonl", [repeating(f"t-{index}", draw) for index in range(200)])
     settings = FitSettings(
-        head=HeadSettings(kind=kind, num_steps=2, num_draft_steps=4, **head),
-        vocabulary=VocabularySettings(num_phrases=60, min_answers=1),
+        head=head,
+        vocabulary=VocabularySettings(num_phrases=60),
         training=TrainingSettings(
-            num_epochs=12, batch_size=256, learning_rate=1e-2, trunk_width=64, dropout=0.0, input_noise=0.0
+            num_epochs=6, batch_size=256, learning_rate=2e-2, trunk_width=64, dropout=0.0, input_noise=0.0
         ),
         replay=ReplaySettings(held_out_share=0.1, num_draft_tokens=(4,), max_answers=5),
     )
@@ -53,12 +66,12 @@ def fitted(folder, kind, **head):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_head_that_reads_goes_on_with_what_was_said_before(tmp_path, kind):
-    result = fitted(tmp_path, kind, text_window=64)
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_head_that_reads_goes_on_with_what_was_said_before(fitted, kind):
+    result, folder = fitted(kind)
     reads = result.replayed["train"][4].mean_acceptance_length
     assert reads > (1.8 if kind == "phrase-head" else 2.5)
-    loaded = load_head(tmp_path / "head")
+    loaded = load_head(folder)
     assert loaded.config.text_window == 64
     trace = SyntheticTarget().trace(repeating("new", random.Random(99)))
     stats = replay(loaded, [recorded(trace)], BUDGET, SyntheticTarget().embed)
@@ -68,12 +81,12 @@ def test_a_head_that_reads_goes_on_with_what_was_said_before(tmp_path, kind):
     assert blind.mean_acceptance_length < stats.mean_acceptance_length - 0.4
 
 
-def test_a_head_that_does_not_read_cannot(tmp_path):
-    assert fitted(tmp_path, "phrase-chain").replayed["train"][4].mean_acceptance_length < 1.5
+def test_a_head_that_does_not_read_cannot(fitted):
+    assert fitted("phrase-chain", 0)[0].replayed["train"][4].mean_acceptance_length < 1.5
 
 
-def test_a_replay_at_another_temperature_reads_as_well(tmp_path):
-    head = fitted(tmp_path, "phrase-head", text_window=64).head
+def test_a_replay_at_another_temperature_reads_as_well(fitted):
+    head = load_head(fitted("phrase-head")[1])
     head.config = replace(head.config, temperature=1.3)
     trace = SyntheticTarget().trace(repeating("new", random.Random(98)))
     wanted = replay(head, [recorded(trace)], BUDGET, SyntheticTarget().embed)
@@ -82,8 +95,8 @@ def test_a_replay_at_another_temperature_reads_as_well(tmp_path):
         assert stats.num_accepted_tokens == wanted.num_accepted_tokens > 10
 
 
-def test_a_reading_head_drafts_the_same_on_a_text_it_is_given_in_parts(tmp_path):
-    head = fitted(tmp_path, "phrase-chain", text_window=64).head
+def test_a_reading_head_drafts_the_same_on_a_text_it_is_given_in_parts(fitted):
+    head = fitted("phrase-chain")[0].head
     trace = SyntheticTarget().trace(repeating("new", random.Random(97)))
     embed = SyntheticTarget().embed
     hidden = trace.hidden.float()

@@ -155,6 +155,7 @@ def test_a_recipe_makes_a_chain_that_saves_passes_on_answers_it_never_saw(tmp_pa
         "num_draft_steps": 5,
         "rows": "own",
         "num_own_rows": 0,
+        "text_window": 512,
     }
     card = (tmp_path / "head" / "README.md").read_text()
     assert "# Token chain for `synthetic`" in card

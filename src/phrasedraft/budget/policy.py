@@ -73,11 +73,12 @@ class AdaptiveBudget:
     def ask(self) -> int:
         """How many nodes to ask the drafter for in this pass; 0: nothing is to be drafted.
 
-        It grows with the number chosen lately, as a drafter's own time does with the number asked for.
+        It grows with the number chosen lately, so that more are seen where more would pay, and no faster, because a
+        drafter's own time grows with the number asked for.
         """
         if self._switch.mode is Mode.PAUSE or self._num_since_plain >= PLAIN_EVERY:
             return 0
-        return min(self._most, FEWEST_ASKED + round(2 * self._mean_chosen))
+        return min(self._most, FEWEST_ASKED + round(self._mean_chosen))
 
     def choose(self, values: Sequence[float], context_tokens: int) -> int:
         """How many of the proposed nodes to check: the first n, with the most expected tokens per second.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from phrasedraft.budget import AUTO, NumDraftTokens
-from phrasedraft.drafters import Drafter, load_drafter
+from phrasedraft.drafters import Drafter, load_drafter, shipped_heads
 from phrasedraft.drafters.loading import TRAINING_FREE
 from phrasedraft.errors import OptionError
 from phrasedraft.evaluation.prompts import BUNDLED
@@ -60,7 +60,8 @@ class DrafterSpec:
             if part not in (*TRAINING_FREE, THE_HEAD) and not (part and Path(part).is_dir()):
                 raise OptionError(
                     f"the drafter is `{part}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, "
-                    f"`{THE_HEAD}` (the one of `--head`), or the folder of a head",
+                    f"`{THE_HEAD}` (the one of `--head`), one of the heads that are shipped "
+                    f"({', '.join(f'`{name}`' for name in shipped_heads())}), or the folder of a head",
                     hint="node counts of its own go behind it: `suffix-automaton@4,8`; several are joined by `+`",
                 )
         if THE_HEAD in parts and head is None:
@@ -163,6 +164,9 @@ def parse_spec(text: str, node_counts: Sequence[NumDraftTokens]) -> DrafterSpec:
     if at:
         counts = parse_node_counts(f"--drafter {source}@", own, "node counts stand behind the @")
     label = "+".join(part if part in TRAINING_FREE else Path(part).name for part in source.split("+"))
+    if not Path(source).is_dir():
+        shipped = shipped_heads()
+        source = "+".join(str(shipped.get(part, part)) for part in source.split("+"))
     return DrafterSpec(source=source, label=label, node_counts=counts)
 
 

@@ -58,7 +58,8 @@ class TextReader(nn.Module):
         self.distance = nn.Parameter(torch.zeros(NUM_HEADS, DISTANCES))
         self.leave = nn.Linear(NUM_HEADS * VALUE_WIDTH, trunk_width, bias=False)
         self.leave_norm = nn.LayerNorm(trunk_width)
-        classes = (2 * torch.arange(window + 1).clamp(min=1).float().log2()).long().clamp(max=DISTANCES - 1)
+        back = torch.arange(window + 1, device="cpu").clamp(min=1)  # also where weights are only counted, on `meta`
+        classes = (2 * back.float().log2()).long().clamp(max=DISTANCES - 1)
         self.register_buffer("classes", F.one_hot(classes, DISTANCES).float(), persistent=False)
 
     def forward(self, states: Float[Tensor, "row trunk"], text: Text) -> Float[Tensor, "row trunk"]:
@@ -99,9 +100,10 @@ class OpenText:
         self._reader, self._embed = reader, embed
         self._seen = reader.window + 2  # the last place has nothing after it, and the first needs the token before it
         self._length = 0
+        self._bias: Tensor | None = None  # of all places, until there are more
         weight = reader.enter.weight
-        self._entered = weight.new_zeros((2 * self._seen, TOKEN_WIDTH))
-        self._keys = weight.new_zeros((2 * self._seen, NUM_HEADS, KEY_WIDTH))
+        self._entered = weight.new_zeros((0, TOKEN_WIDTH))
+        self._keys = weight.new_zeros((0, NUM_HEADS, KEY_WIDTH))
         self.append(tokens)
 
     @torch.inference_mode()
@@ -114,12 +116,23 @@ class OpenText:
             self._drop(self._length + len(kept) - self._seen if len(kept) < self._seen else self._length)
         reader, start = self._reader, self._length
         end = self._length = start + len(kept)
+        self._bias = None
+        if end + AHEAD > len(self._keys):
+            self._make_room(end + AHEAD)
         ids = torch.tensor(kept, dtype=torch.long, device=self._entered.device)
         self._entered[start:end] = reader.tokens(self._embed(ids))
         keys = reader.own_key(self._entered[start:end])
         first = max(start, 1)
         keys[first - start :] += reader.before_key(self._entered[first - 1 : end - 1])
         self._keys[start:end] = keys.view(-1, NUM_HEADS, KEY_WIDTH)
+        self._entered[end : end + AHEAD] = 0  # `attend` looks so far beyond the end
+
+    def _make_room(self, needed: int) -> None:
+        """Twice as much as before, or as is needed, up to two windows and what lies beyond the end."""
+        more = min(max(needed, 2 * len(self._keys)), 2 * self._seen + AHEAD) - len(self._keys)
+        self._entered, self._keys = (
+            torch.cat([table, table.new_zeros((more, *table.shape[1:]))]) for table in (self._entered, self._keys)
+        )
 
     def _drop(self, number: int) -> None:
         """Forget the first places."""
@@ -134,12 +147,12 @@ class OpenText:
         """What each row finds in the last `reader.window` places that something came after."""
         last = self._length - 1
         first = max(last - reader.window, 0)
-        found = queries.new_zeros((len(queries), AHEAD, NUM_HEADS, TOKEN_WIDTH))
-        if last > first:
-            scores = torch.einsum("rhk,thk->rht", queries, self._keys[first:last]) * KEY_WIDTH**-0.5
-            back = torch.arange(last - first, 0, -1, device=queries.device)
-            weights = shares(scores + reader.bias(back))
-            for ahead in range(min(AHEAD, last - first)):
-                after = self._entered[first + 1 + ahead : last + 1]
-                found[:, ahead] = weights[:, :, : len(after)] @ after
-        return found
+        if last <= first:
+            return queries.new_zeros((len(queries), AHEAD, NUM_HEADS, TOKEN_WIDTH))
+        if self._bias is None:
+            self._bias = reader.bias(torch.arange(last - first, 0, -1, device=queries.device))[:, None]
+        scores = queries.transpose(0, 1) @ self._keys[first:last].permute(1, 2, 0) * KEY_WIDTH**-0.5
+        weights = shares(scores + self._bias)
+        # Row j of this view is what came one, two and three tokens after place j, 0 where that is not known yet.
+        after = self._entered[first + 1 :].as_strided((last - first, AHEAD * TOKEN_WIDTH), (TOKEN_WIDTH, 1))
+        return (weights @ after).view(NUM_HEADS, len(queries), AHEAD, TOKEN_WIDTH).permute(1, 2, 0, 3)
