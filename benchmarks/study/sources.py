@@ -10,8 +10,10 @@ has more than another, with 95 % bootstrap intervals over prompts, both drafters
 import argparse
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 from rich.console import Console
 
@@ -27,8 +29,17 @@ MAX_NEW_TOKENS = 256
 MAX_DEPTH = 64
 
 
-def name_of(spec):
-    return spec.replace("benchmarks/heads/", "").replace("smollm2-135m", "phrase-head")
+def name_of(spec, steps=None):
+    name = spec.replace("benchmarks/heads/", "").replace("smollm2-135m", "phrase-head")
+    return name if steps is None else f"{name}, {steps} steps"
+
+
+def load(spec, steps):
+    """A new drafter; a chain that takes other than its own steps a draft where they are given."""
+    drafter = load_drafter(spec)
+    if steps is not None:
+        drafter.config = replace(drafter.config, num_steps=steps)
+    return drafter
 
 
 def measure(options):
@@ -46,17 +57,17 @@ def measure(options):
     for spec in options.drafter:
         for nodes in NODES:
             for name, answers in sets.items():
-                if (name_of(spec), name, nodes) in done:
+                if (name_of(spec, options.steps), name, nodes) in done:
                     continue
-                row = replay_set(spec, nodes, name, answers, target)
+                row = replay_set(spec, options.steps, nodes, name, answers, target)
                 with options.results.open("a") as file:
                     file.write(json.dumps(row) + "\n")
                 console.print(row["drafter"], name, nodes, f"{row['tokens_per_pass']:.3f}", f"{row['seconds']:.0f} s")
 
 
-def replay_set(spec, nodes, name, answers, target):
+def replay_set(spec, steps, nodes, name, answers, target):
     """One drafter, new, over one set."""
-    drafter, passes, accepted = load_drafter(spec), [], []
+    drafter, passes, accepted = load(spec, steps), [], []
     budget = DraftBudget(num_draft_tokens=nodes, max_depth=MAX_DEPTH)
     started = time.perf_counter()
     for answer in answers:
@@ -64,7 +75,7 @@ def replay_set(spec, nodes, name, answers, target):
         passes.append(stats.num_passes)
         accepted.append(stats.num_accepted_tokens)
     return {
-        "drafter": name_of(spec),
+        "drafter": name_of(spec, steps),
         "set": name,
         "nodes": nodes,
         "tokens_per_pass": 1 + sum(accepted) / sum(passes),
@@ -94,6 +105,8 @@ def cell(low_high, value):
 def report(options):
     """The tables, in Markdown."""
     rows = {(row["drafter"], row["set"], row["nodes"]): row for row in rows_of(options.results)}
+    if options.plot:
+        plot(rows, options.plot)
     drafters = list(dict.fromkeys(drafter for drafter, _, _ in rows))
     sets = [name for name in BUNDLED if any(key[1] == name for key in rows)]
     for nodes in NODES:
@@ -120,14 +133,35 @@ def report(options):
             print(f"| {nodes} | {' | '.join(cells)} |")
 
 
+def plot(rows, path):
+    """Tokens per pass by nodes, one picture a set, with intervals."""
+    drafters = list(dict.fromkeys(drafter for drafter, _, _ in rows))
+    figure, axes = plt.subplots(1, len(BUNDLED), figsize=(16, 4.5), sharey=True, layout="constrained")
+    for axis, name in zip(axes, BUNDLED, strict=True):
+        for drafter in drafters:
+            found = [rows[drafter, name, nodes] for nodes in NODES if (drafter, name, nodes) in rows]
+            values = np.array([row["tokens_per_pass"] for row in found])
+            ends = np.array([bootstrap_interval(columns(row), rate) for row in found])
+            nodes = [row["nodes"] for row in found]
+            axis.errorbar(nodes, values, yerr=np.abs(ends.T - values), label=drafter, marker="o", capsize=2)
+        axis.set(title=name, xlabel="draft tokens", xscale="log", xticks=NODES, xticklabels=NODES)
+        axis.minorticks_off()
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("tokens per pass")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.savefig(path, dpi=110)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--drafter", action="append", default=[])
+    parser.add_argument("--steps", type=int, help="how many steps a chain takes a draft, its own unless given")
     parser.add_argument("--work", type=Path, default=Path("runs/sources"))
     parser.add_argument("--results", type=Path, default=Path("benchmarks/study/sources.jsonl"))
     parser.add_argument("--limit", type=int, default=40)
     parser.add_argument("--gain", action="append", default=[], help="ONE:OTHER, for the report")
     parser.add_argument("--report", action="store_true")
+    parser.add_argument("--plot", type=Path, help="the picture, beside the report")
     options = parser.parse_args()
     if options.report:
         report(options)
