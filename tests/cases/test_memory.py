@@ -16,6 +16,7 @@ from phrasedraft.phrases.vocabulary import PhraseVocabulary
 from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.estimate import estimate
 from phrasedraft.training.examples import make_examples
+from phrasedraft.training.phrase_learner import PhraseLearner
 from phrasedraft.training.recipe import Recipe, override
 from phrasedraft.training.trainer import Trainer
 from phrasedraft.tree.draft_tree import DraftTree
@@ -80,14 +81,16 @@ def target_like_the_synthetic_one():
 
 
 @pytest.mark.parametrize("batch_size", [64, 256])
-@pytest.mark.parametrize("num_sampled", [0, 256])
-def test_mem_eagle_padding_the_memory_of_a_training_is_told_before_and_holds(batch_size, num_sampled, tmp_path):
+@pytest.mark.parametrize(("num_sampled", "text_window"), [(0, 0), (256, 0), (0, 512)])
+def test_mem_eagle_padding_the_memory_of_a_training_is_told_before_and_holds(
+    batch_size, num_sampled, text_window, tmp_path
+):
     """`mem-eagle-padding`: what `fit --dry-run` says, against what steps with 4,000 phrases take, sampled or not."""
     draw = random.Random(0)
     answer = answer_of([draw.randrange(4, 60) for _ in range(600)])
     vocabulary = PhraseVocabulary.from_phrases([(token,) for token in range(4_000)])  # all of them compete in each row
     target = SyntheticTarget()
-    examples = make_examples([target.trace(answer)], vocabulary, frozenset())
+    examples = make_examples([target.trace(answer)], vocabulary, frozenset(), text_window)
     recipe = override(
         Recipe(target="t", corpora=(str(write_corpus(tmp_path / "c.jsonl", [answer])),), output="o"),
         [
@@ -95,15 +98,16 @@ def test_mem_eagle_padding_the_memory_of_a_training_is_told_before_and_holds(bat
             "training.trunk_width=32",
             f"vocabulary.num_phrases={len(vocabulary)}",
             f"training.loss.num_sampled={num_sampled}",
+            f"head.text_window={text_window}",
         ],
     )
     told = estimate(target_like_the_synthetic_one(), recipe)
     assert f"about {told.training_bytes / 1e6:,.0f} MB of memory beside the target" in "\n".join(told.lines())
 
     def train():
-        trainer = Trainer(
-            examples, EmbeddingTable.of(examples.tokens, target.embed), vocabulary, recipe.settings.training
-        )
+        table = EmbeddingTable.of(torch.arange(VOCAB), target.embed)
+        learner = PhraseLearner(vocabulary, recipe.settings.training.loss, None, text_window)
+        trainer = Trainer(examples, table, vocabulary, recipe.settings.training, learner)
         for _ in range(2):
             next(trainer.run_epoch(0))
 

@@ -50,5 +50,7 @@ def test_few_weights_and_weights_in_other_precisions_are_left_alone(monkeypatch)
     assert torch.equal(QuickRows().scores(half, states), half(states).float())
 
 
-def test_the_processor_says_whether_it_has_them():
-    assert quick_rows.multiplies_bfloat16() in (True, False)
+@pytest.mark.parametrize(("known", "wanted"), [({"avx512_bf16": True}, True), ({"avx2": True}, False), ({}, False)])
+def test_the_processor_says_whether_it_has_them(monkeypatch, known, wanted):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    assert quick_rows.multiplies_bfloat16.__wrapped__() is wanted

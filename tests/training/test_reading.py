@@ -9,7 +9,9 @@ import pytest
 import torch
 from rich.console import Console
 
+from phrasedraft.corpus.answers import is_held_out
 from phrasedraft.drafters import load_head
+from phrasedraft.drafters.online_vocabulary import OnlineVocabulary
 from phrasedraft.drafters.protocol import DraftBudget
 from phrasedraft.evaluation.remembering import for_replay
 from phrasedraft.evaluation.replay import replay
@@ -17,7 +19,7 @@ from phrasedraft.phrases import PhraseVocabulary, VocabularySettings
 from phrasedraft.training.fit import fit
 from phrasedraft.training.fit_settings import FitSettings, HeadSettings, ReplaySettings
 from phrasedraft.training.trainer import TrainingSettings
-from synthetic import SyntheticTarget, answer_of, recorded, write_corpus
+from synthetic import EOS, SyntheticTarget, answer_of, recorded, write_corpus
 
 STEPS = {"phrase-head": {}, "token-chain": {"num_steps": 2}, "phrase-chain": {"num_steps": 2}}
 BUDGET = DraftBudget(num_draft_tokens=4, max_depth=4)
@@ -41,14 +43,15 @@ def fitted(tmp_path_factory):
     return make
 
 
-def run(folder, head):
+def run(folder, head, answers=None, num_epochs=6):
     draw = random.Random(0)
-    corpus = write_corpus(folder / "train.jsonl", [repeating(f"t-{index}", draw) for index in range(200)])
+    answers = answers or [repeating(f"t-{index}", draw) for index in range(200)]
+    corpus = write_corpus(folder / "train.jsonl", answers)
     settings = FitSettings(
         head=head,
         vocabulary=VocabularySettings(num_phrases=60),
         training=TrainingSettings(
-            num_epochs=6, batch_size=256, learning_rate=2e-2, trunk_width=64, dropout=0.0, input_noise=0.0
+            num_epochs=num_epochs, batch_size=256, learning_rate=2e-2, trunk_width=64, dropout=0.0, input_noise=0.0
         ),
         replay=ReplaySettings(held_out_share=0.1, num_draft_tokens=(4,), max_answers=5),
     )
@@ -106,3 +109,28 @@ def test_a_reading_head_drafts_the_same_on_a_text_it_is_given_in_parts(fitted):
         for first, end in ((1, 4), (4, 5), (5, 21)):
             head.update(parts, trace.tokens[first:end], hidden[first:end])
         assert head.propose(whole, BUDGET).tokens == head.propose(parts, BUDGET).tokens
+
+
+def test_an_online_vocabulary_beside_a_head_that_reads_sees_what_the_head_sees(fitted):
+    head = load_head(fitted("phrase-head")[1])
+    target, trace = SyntheticTarget(), SyntheticTarget().trace(repeating("new", random.Random(96)))
+    online, hidden = OnlineVocabulary(head), trace.hidden.float()
+    states = [each.begin(trace.answer.prompt, trace.tokens[0], hidden[:1], target.embed) for each in (online, head)]
+    for drafter, state in zip((online, head), states, strict=True):
+        drafter.update(state, trace.tokens[1:9], hidden[1:9])
+    with torch.inference_mode():
+        torch.testing.assert_close(head.first_state(states[0].head), head.first_state(states[1]))
+        states[1].text = None
+        assert not torch.allclose(head.first_state(states[0].head), head.first_state(states[1]))
+
+
+def test_a_held_out_answer_of_one_token_to_a_prompt_of_rare_tokens_is_replayed(tmp_path):
+    draw = random.Random(0)
+    answers = [repeating(f"t-{index}", draw) for index in range(40)]
+    held_out = next(
+        each
+        for number in range(1000)
+        if is_held_out(each := answer_of([EOS], name=f"s-{number}", prompt=[3, 0]), 0.1, 0)
+    )
+    result = run(tmp_path, HeadSettings(text_window=64), [*answers, held_out], num_epochs=1)
+    assert result.replayed["train"][4].num_generated_tokens % 40 == 1

@@ -57,7 +57,7 @@ class DrafterSpec:
         """
         parts = [self.source] if Path(self.source).is_dir() else self.source.split("+")
         for part in parts:
-            if part not in (*TRAINING_FREE, THE_HEAD) and not (part and Path(part).is_dir()):
+            if part not in (*TRAINING_FREE, THE_HEAD, *shipped_heads()) and not (part and Path(part).is_dir()):
                 raise OptionError(
                     f"the drafter is `{part}`, it may be {', '.join(f'`{name}`' for name in TRAINING_FREE)}, "
                     f"`{THE_HEAD}` (the one of `--head`), one of the heads that are shipped "
@@ -164,9 +164,6 @@ def parse_spec(text: str, node_counts: Sequence[NumDraftTokens]) -> DrafterSpec:
     if at:
         counts = parse_node_counts(f"--drafter {source}@", own, "node counts stand behind the @")
     label = "+".join(part if part in TRAINING_FREE else Path(part).name for part in source.split("+"))
-    if not Path(source).is_dir():
-        shipped = shipped_heads()
-        source = "+".join(str(shipped.get(part, part)) for part in source.split("+"))
     return DrafterSpec(source=source, label=label, node_counts=counts)
 
 

@@ -33,7 +33,7 @@ class ComposedRows:
             output, self._device = head.scorer.output, head.scorer.output.weight.device
             self._own = output.weight[singles + others].float()
             self._own_bias = output.bias[singles + others].float()
-            self._centre = head.scorer.mix_norm.bias.float()
+            self._centre = head.scorer.last_norm.bias.float()
             self._log_sum = self._log_own_sum(self._centre[None])[0]
             self._fit(self._own[: len(singles)], tokens)
 

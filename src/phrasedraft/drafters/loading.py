@@ -70,7 +70,7 @@ def load_each(names: Sequence[str], beside_head: Drafter | None = None) -> list[
 
 
 def shipped_heads() -> dict[str, Path]:
-    """The heads inside this package, by the name of their target."""
+    """The heads inside this package by name; the one that a target comes with has the name of that target."""
     return {folder.name: folder for folder in sorted(default_head_path().parent.iterdir()) if folder.is_dir()}
 
 

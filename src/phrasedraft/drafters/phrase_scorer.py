@@ -69,11 +69,19 @@ class PhraseScorer(nn.Module):
         return self.read(mixed, text)
 
     def read(self, states: Float[Tensor, "batch trunk"], text: Text | None) -> Float[Tensor, "batch trunk"]:
-        """The states with what they find in the text; as they are for a head that does not read."""
-        if self.reader is None or text is None:
+        """The states with what they find in the text; as they are for a head that does not read.
+
+        One that reads finds nothing where no text is given.
+        """
+        if self.reader is None:
             return states
         found: Tensor = self.dropout(self.reader(states, text))
         return found
+
+    @property
+    def last_norm(self) -> nn.LayerNorm:
+        """What every first state comes out of."""
+        return self.mix_norm if self.reader is None else self.reader.leave_norm
 
     def forward(
         self,

@@ -21,7 +21,8 @@ class QuickRows:
 
     def __init__(self) -> None:
         self._rows: tuple[Tensor, Tensor] | None = None
-        self._stamp: tuple[int, ...] = ()
+        self._made_of: tuple[Tensor, Tensor] | None = None
+        self._versions: tuple[int, int] = (0, 0)
 
     def scores(
         self, output: torch.nn.Linear | ComposedOutput, states: Float[Tensor, "batch trunk"]
@@ -32,10 +33,11 @@ class QuickRows:
             return output(states).float()  # type: ignore[no-any-return]
         if not multiplies_bfloat16():
             return output(states)  # type: ignore[no-any-return]
-        stamp = tuple(number for each in (weight, bias) for number in _version(each))
-        if self._rows is None or stamp != self._stamp:
+        versions = _version(weight), _version(bias)
+        known = self._made_of is not None and self._made_of[0] is weight and self._made_of[1] is bias
+        if self._rows is None or not known or versions != self._versions:
             self._rows = weight.detach().bfloat16(), bias.detach().bfloat16()
-            self._stamp = stamp
+            self._made_of, self._versions = (weight, bias), versions
         return F.linear(states.bfloat16(), *self._rows).float()
 
 
@@ -46,6 +48,6 @@ def multiplies_bfloat16() -> bool:
     return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
 
 
-def _version(tensor: Tensor) -> tuple[int, int]:
-    """What changes when a tensor is moved or written to; one of inference mode is not written to."""
-    return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
+def _version(tensor: Tensor) -> int:
+    """What changes when a tensor is written to; one of inference mode is not, and `.data` hides that it was."""
+    return 0 if tensor.is_inference() else tensor._version

@@ -62,8 +62,11 @@ class TextReader(nn.Module):
         classes = (2 * back.float().log2()).long().clamp(max=DISTANCES - 1)
         self.register_buffer("classes", F.one_hot(classes, DISTANCES).float(), persistent=False)
 
-    def forward(self, states: Float[Tensor, "row trunk"], text: Text) -> Float[Tensor, "row trunk"]:
-        """The states with what they found."""
+    def forward(self, states: Float[Tensor, "row trunk"], text: Text | None) -> Float[Tensor, "row trunk"]:
+        """The states with what they found, which is nothing where there is no text."""
+        if text is None:
+            nothing: Tensor = self.leave_norm(states)
+            return nothing
         queries = self.queries(states).view(len(states), NUM_HEADS, KEY_WIDTH)
         found = torch.einsum("rahu,ahuv->rhv", text.attend(self, queries), self.values).flatten(1)
         seen: Tensor = self.leave_norm(states + self.leave(found))
@@ -93,7 +96,7 @@ def shares(scores: Float[Tensor, "*place token"]) -> Float[Tensor, "*place token
 class OpenText:
     """One text that grows, all of which each state sees; keeps keys and tokens of its last `reader.window` places.
 
-    `append` gives tokens to it. About 1 kB a token in float32.
+    `append` gives tokens to it. 1 kB a place in float32, up to two windows of them.
     """
 
     def __init__(self, reader: TextReader, embed: Embed, tokens: Sequence[int]) -> None:

@@ -121,6 +121,11 @@ class TrainedHead:
 
     def update(self, state: HeadState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
         """Go on from the last committed token."""
+        self.go_on(state, committed, hidden)
+
+    @staticmethod
+    def go_on(state: HeadState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
+        """The same for the state of any head."""
         if committed:
             state.hidden, state.token = hidden[-1:].clone(), committed[-1]
             if state.text is not None:

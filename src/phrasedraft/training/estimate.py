@@ -24,6 +24,8 @@ STEP_COPIES = 8
 """Weights, gradients (twice: the loss has its own), two moments, what a step makes of them, running mean, best."""
 BATCH_COPIES = 4
 """Scores, probabilities and what becomes of them on the way back."""
+NUMBERS_A_PLACE = 64
+"""What a row that sees a place of its text keeps for the way back: its distance, and scores and shares of each head."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +91,10 @@ def estimate(target: TransformersTarget, recipe: Recipe) -> Estimate:
     extra = rows * (settings.head.num_steps if settings.head.kind != PHRASE_HEAD else 0)  # a gradient a step
     if settings.head.rows == COMPOSED:  # the rows themselves, their gradient, and the embeddings they are made of
         extra += 2 * rows + settings.vocabulary.num_phrases * target.identity.hidden_size
+    if settings.head.text_window:
+        seen = min(settings.head.text_window, max((answer.num_tokens for answer in answers), default=PROBE_TOKENS))
+        steps = settings.head.num_steps if settings.head.kind != PHRASE_HEAD else 1
+        extra += num_rows * seen * steps * NUMBERS_A_PLACE
     return Estimate(
         num_answers=len(answers) + num_questions,
         num_tokens=num_tokens,

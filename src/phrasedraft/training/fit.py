@@ -149,7 +149,7 @@ class _Training:
         train, held_out = _flat(part.train for part in data), _flat(part.held_out for part in data)
         examples, self.validation = (learner.examples(side, target.eos_token_ids) for side in (train, held_out))
         entries = learner.vocabulary.to_tensor().flatten().long()
-        read = [each.texts.tokens.long() for each in (examples, self.validation) if each.texts is not None]
+        read = _tokens_read([*train, *held_out]) if learner.text_window else []
         tokens = torch.cat([examples.tokens, self.validation.tokens, entries[entries >= 0], *read])
         self.embedding = EmbeddingTable.of(tokens, target.embed)
         self.trainer = Trainer(examples, self.embedding, learner.vocabulary, settings.training, learner)
@@ -163,6 +163,11 @@ class _Training:
         """What a head of this scorer would have accepted on some held-out answers."""
         head = self._learner.head(scorer, self._config)
         return replay(head, self._judged, self._budget, self.embedding)
+
+
+def _tokens_read(traces: Sequence[Trace]) -> list[torch.Tensor]:
+    """Every token a head that reads may meet, those of answers too short to learn from too: they are replayed."""
+    return [torch.tensor(sorted({token for each in traces for token in (*each.answer.prompt, *each.tokens)}))]
 
 
 def _flat(parts: Iterable[Sequence[Trace]]) -> list[Trace]:

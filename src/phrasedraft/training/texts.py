@@ -90,7 +90,7 @@ class Texts:
         """The texts of `traces` that have a row, which is one a token but the last; of prompts what can be seen."""
         texts, places, rows = [], [], []
         for trace in traces:
-            if len(trace.tokens) < 2:
+            if len(trace.tokens) < 2:  # no row, and nothing to learn
                 continue
             prompt = trace.answer.prompt[-window - 1 :]
             texts.append([*prompt, *trace.tokens[:-1]])
