@@ -92,7 +92,7 @@ def head_folder(target: str, head: str | None) -> str | None:
     shipped = shipped_heads()
     if head is not None:
         return str(shipped.get(head, head))
-    if target not in shipped or target != EMBEDDED_NAME:
+    if target != EMBEDDED_NAME:
         raise OptionError(
             f"no head is known for target `{target}`; `{EMBEDDED_NAME}` comes with one",
             hint=f"give `--head FOLDER`, train one with `phrasedraft fit {target}`, or decode plainly: `--head none`",

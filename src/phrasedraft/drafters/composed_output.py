@@ -117,7 +117,7 @@ class ComposedOutput(nn.Module):
     def weight(self) -> Float[Tensor, "phrase trunk"]:
         """One row an entry; while training, part of the graph of the step."""
         parts = (self.maps, self.follow_map, self.own, self.table)
-        stamp = (torch.is_grad_enabled(), *map(_version, parts))
+        stamp = (torch.is_grad_enabled(), *map(version_of, parts))
         if self._rows is None or stamp != self._stamp:
             self._rows, self._stamp = self._compose(), stamp
         return self._rows
@@ -147,7 +147,7 @@ class ComposedOutput(nn.Module):
         return {**self.__dict__, "_rows": None, "_target": None}
 
 
-def _version(tensor: Tensor) -> tuple[int, int]:
+def version_of(tensor: Tensor) -> tuple[int, int]:
     """What changes when a tensor is moved or written to; one of inference mode is not written to."""
     return tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version
 

@@ -123,8 +123,11 @@ class OnlineVocabulary:
             for token in (*prompt[first:], committed):
                 text = self.phrases.learn(text, token)
             self._learnt = [*prompt, committed]
-            begin = self._head.begin if self._head else _without_head
-            state = OnlineState(text=text, head=begin(prompt, committed, hidden, embed))
+            if self._head:
+                head = self._head.begin(prompt, committed, hidden, embed)
+            else:
+                head = HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed)
+            state = OnlineState(text=text, head=head)
             self._last = weakref.ref(state)
         return state
 
@@ -135,7 +138,7 @@ class OnlineVocabulary:
                 state.text = self.phrases.learn(state.text, token)
             if self._last() is state:
                 self._learnt.extend(committed)
-        TrainedHead.go_on(state.head, committed, hidden)
+        state.head.go_on(committed, hidden)
 
     def propose(self, state: OnlineState, budget: DraftBudget) -> DraftTree:
         """The most probable continuations; nothing where no phrase goes on from the text."""
@@ -214,13 +217,3 @@ def _surest(candidates: Sequence[Candidate]) -> list[Candidate]:
         if each.token not in best or each.probability > best[each.token].probability:
             best[each.token] = each
     return heapq.nlargest(MOST_CANDIDATES, best.values(), key=lambda candidate: candidate.probability)
-
-
-def _without_head(
-    prompt: Sequence[int],  # noqa: ARG001 - as a head's `begin`
-    committed: int,
-    hidden: Float[Tensor, "row feature"],
-    embed: Embed,
-) -> HeadState:
-    """What there is to know where there is no head."""
-    return HeadState(hidden=hidden[-1:].clone(), token=committed, embed=embed)

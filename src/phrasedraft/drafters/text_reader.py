@@ -88,6 +88,12 @@ def make_reader(window: int, hidden_size: int, trunk_width: int) -> TextReader |
     return TextReader(hidden_size=hidden_size, trunk_width=trunk_width, window=window) if window else None
 
 
+def match(queries: Float[Tensor, "row head key"], keys: Float[Tensor, "token head key"]) -> Float[Tensor, "head _ _"]:
+    """How well each key answers each query, `[head, row, token]`."""
+    scores: Tensor = queries.transpose(0, 1) @ keys.permute(1, 2, 0) * KEY_WIDTH**-0.5
+    return scores
+
+
 def shares(scores: Float[Tensor, "*place token"]) -> Float[Tensor, "*place token"]:
     """A softmax with one more choice of score 0, which is to look at nothing; nothing where no token may be seen."""
     return F.pad(scores, (0, 1)).softmax(dim=-1)[..., :-1]
@@ -154,8 +160,7 @@ class OpenText:
             return queries.new_zeros((len(queries), AHEAD, NUM_HEADS, TOKEN_WIDTH))
         if self._bias is None:
             self._bias = reader.bias(torch.arange(last - first, 0, -1, device=queries.device))[:, None]
-        scores = queries.transpose(0, 1) @ self._keys[first:last].permute(1, 2, 0) * KEY_WIDTH**-0.5
-        weights = shares(scores + self._bias)
+        weights = shares(match(queries, self._keys[first:last]) + self._bias)
         # Row j of this view is what came one, two and three tokens after place j, 0 where that is not known yet.
         after = self._entered[first + 1 :].as_strided((last - first, AHEAD * TOKEN_WIDTH), (TOKEN_WIDTH, 1))
         return (weights @ after).view(NUM_HEADS, len(queries), AHEAD, TOKEN_WIDTH).permute(1, 2, 0, 3)

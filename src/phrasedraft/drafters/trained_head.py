@@ -36,6 +36,13 @@ class HeadState:
     embed: Embed
     text: OpenText | None = None
 
+    def go_on(self, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
+        """Take in what was committed, and the rows that produced it."""
+        if committed:
+            self.hidden, self.token = hidden[-1:].clone(), committed[-1]
+            if self.text is not None:
+                self.text.append(committed)
+
 
 class TrainedHead:
     """Everything of a head but its drafts: a subclass names its `kind` and weights, and has `propose`.
@@ -121,15 +128,7 @@ class TrainedHead:
 
     def update(self, state: HeadState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
         """Go on from the last committed token."""
-        self.go_on(state, committed, hidden)
-
-    @staticmethod
-    def go_on(state: HeadState, committed: Sequence[int], hidden: Float[Tensor, "row feature"]) -> None:
-        """The same for the state of any head."""
-        if committed:
-            state.hidden, state.token = hidden[-1:].clone(), committed[-1]
-            if state.text is not None:
-                state.text.append(committed)
+        state.go_on(committed, hidden)
 
     def first_state(self, state: HeadState) -> Float[Tensor, "1 trunk"]:
         """What the output rows are compared with for the next token."""

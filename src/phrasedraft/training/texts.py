@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from phrasedraft.drafters.text_reader import AHEAD, KEY_WIDTH, NUM_HEADS, TextReader, shares
+from phrasedraft.drafters.text_reader import AHEAD, KEY_WIDTH, NUM_HEADS, TextReader, match, shares
 from phrasedraft.training.embedding_table import EmbeddingTable
 from phrasedraft.training.traces import Trace
 
@@ -62,15 +62,14 @@ def _find(
 ) -> Float[Tensor, "row ahead head width"]:
     """What some rows of one text find, each up to its own place."""
     back = place[:, None] - torch.arange(len(keys))
-    scores = asked.transpose(0, 1) @ keys.permute(1, 2, 0) * KEY_WIDTH**-0.5
-    scores = scores + reader.bias(back.clamp(0, reader.window))
+    scores = match(asked, keys) + reader.bias(back.clamp(0, reader.window))
     weights = shares(scores.masked_fill((back <= 0) | (back > reader.window), float("-inf")))
     found = []
     for ahead in range(AHEAD):
         after = entered[ahead + 1 :]
-        known = weights.masked_fill(back == ahead, 0.0) if ahead else weights  # what comes after is not known there
-        weights = known
-        found.append(known[..., : len(after)] @ after)
+        if ahead:
+            weights = weights.masked_fill(back == ahead, 0.0)  # what comes after is not known there
+        found.append(weights[..., : len(after)] @ after)
     return torch.stack(found).permute(2, 0, 1, 3)
 
 
